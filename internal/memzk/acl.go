@@ -21,7 +21,7 @@ const (
 	permAdmin  int32 = 16
 )
 
-// ident is the identity that an ACL is for, or that a client has proved.
+// ident is an identity that an ACL names, or that a client has proved.
 type ident struct{ scheme, id string }
 
 type acl struct {
@@ -39,7 +39,7 @@ var (
 // cutOpenACL avoids decoding the ACL that nearly all nodes have.
 func cutOpenACL(b []byte) (rest []byte, ok bool) { return bytes.CutPrefix(b, openWire) }
 
-// allows says whether one of these identities has one of these permissions.
+// allows reports whether one of the identities has one of the permissions.
 func allows(list []acl, perm int32, who []ident) bool {
 	if len(list) == 0 {
 		return true
@@ -92,8 +92,8 @@ func maskedWith(ip []byte, mask net.IPMask) []byte {
 	return v
 }
 
-// address returns 4 bytes or 16, or nil for what is no IP address. It is as lenient as ZooKeeper:
-// four numbers, leading zeros and all.
+// address returns 4 or 16 bytes, or nil if s is not an IP address. Like ZooKeeper it accepts any
+// four numbers, also with leading zeros.
 func address(s string) []byte {
 	if strings.Contains(s, ":") {
 		if strings.Contains(s, ".") {
@@ -116,8 +116,8 @@ func address(s string) []byte {
 	return ip
 }
 
-// resolveACL checks the ACL of a request and puts the client's own identities in the place of the
-// scheme "auth".
+// resolveACL checks the ACL of a request and replaces the scheme "auth" by the client's own
+// identities.
 func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 	if len(list) == 1 && list[0] == openACL[0] {
 		return openACL, jute.CodeOK
@@ -154,7 +154,7 @@ func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 	return resolved, jute.CodeOK
 }
 
-// validDigest wants two parts. As in ZooKeeper, empty parts at the end do not count.
+// validDigest requires two parts. As in ZooKeeper, empty parts at the end do not count.
 func validDigest(id string) bool {
 	id = strings.TrimRight(id, ":")
 	return strings.Count(id, ":") == 1
@@ -173,14 +173,14 @@ func validIP(id string, ipv6 bool) bool {
 	return err == nil && n >= 0 && n <= 8*len(ip)
 }
 
-// digestIdent is the identity that "user:password" proves.
+// digestIdent returns the identity that "user:password" proves.
 func digestIdent(secret []byte) ident {
 	user, _, _ := strings.Cut(string(secret), ":")
 	sum := sha1.Sum(secret)
 	return ident{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// authenticate adds to the identities of a connection what an auth request proves.
+// authenticate adds the identity that an auth request proves.
 func authenticate(who []ident, scheme string, secret []byte) ([]ident, bool) {
 	switch scheme {
 	case "digest":
@@ -190,12 +190,12 @@ func authenticate(who []ident, scheme string, secret []byte) ([]ident, bool) {
 		}
 		return who, true
 	case "ip":
-		return who, true // each connection has its address as an identity from the start
+		return who, true // each connection has its address as an identity
 	}
 	return who, false
 }
 
-// hideDigests is what a client sees of an ACL that it may read and not change.
+// hideDigests returns the ACL as a client sees it that may read but not change it.
 func hideDigests(list []acl) []acl {
 	hidden := slices.Clone(list)
 	for i, a := range hidden {

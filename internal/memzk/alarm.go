@@ -2,8 +2,8 @@ package memzk
 
 import "time"
 
-// alarm calls a function once at a set time, with mu held. Unlike a ticker it does nothing while
-// nothing is due, so that a bubble of synctest can detect that all its goroutines wait.
+// alarm calls a function once, at a set time, with mu held. Unlike a ticker it has no timer while
+// nothing is due, so a synctest bubble can detect that all its goroutines wait.
 type alarm struct {
 	e     *Ensemble
 	do    func()
@@ -14,7 +14,7 @@ type alarm struct {
 
 func (e *Ensemble) newAlarm(do func()) alarm { return alarm{e: e, do: do} }
 
-// at sets the alarm, or moves it. Caller holds mu, as for all methods.
+// at sets the alarm, or moves it; caller holds mu, as for all methods.
 func (a *alarm) at(due time.Duration) {
 	if a.set && a.due == due || a.e.stopped {
 		return
@@ -39,7 +39,8 @@ func (a *alarm) before(due time.Duration) {
 
 func (a *alarm) stop() {
 	a.set = false
-	// A timer that cannot be stopped is about to ring, sees that it is not set, and does nothing.
+	// A timer that cannot be stopped is about to ring: ring sees that the alarm is not set, and
+	// returns.
 	if a.timer != nil && a.timer.Stop() {
 		a.e.running.Done()
 	}
@@ -49,7 +50,7 @@ func (a *alarm) ring() {
 	defer a.e.running.Done()
 	a.e.lock()
 	defer a.e.unlock()
-	// It may have been moved after it went off; then the new time rings it again.
+	// If the alarm was moved after its timer had fired, the new timer rings it again.
 	if !a.set || a.e.stopped || a.e.now() < a.due {
 		return
 	}

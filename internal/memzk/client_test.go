@@ -16,7 +16,7 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// bubble runs a test in fake time with an ensemble of its own.
+// bubble runs a test in virtual time with its own ensemble.
 func bubble(t *testing.T, cfg Config, test func(t *testing.T, e *Ensemble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,12 +26,12 @@ func bubble(t *testing.T, cfg Config, test func(t *testing.T, e *Ensemble)) {
 	})
 }
 
-// client is the real client, whose connections go to one member or another.
+// client is the real client, whose connections go to a member that the test chooses.
 type client struct {
 	*zk.Conn
 	mu   sync.Mutex
 	to   *Member
-	pick func() *Member // if set, instead of to
+	pick func() *Member // if set, used instead of to
 	nc   net.Conn
 }
 

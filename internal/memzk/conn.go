@@ -9,37 +9,36 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// sessionlessTimeout is how long a connection may be silent before it has a session, and the length
-// of the buckets in which a member closes connections that are silent for longer than their
+// sessionlessTimeout is how long a connection without a session may be silent. It is also the
+// length of the buckets in which a member closes connections that are silent for longer than their
 // session's timeout.
 const sessionlessTimeout = 10 * time.Second
 
-// conn is one client's connection. All fields but nc, wake, gone and done are guarded by
-// Ensemble.mu.
+// conn is a client's connection. All fields but nc, wake, gone and done are guarded by Ensemble.mu.
 type conn struct {
 	m      *Member
 	nc     net.Conn
 	number int64         // in the order of arrival
-	wake   chan struct{} // to the writing goroutine: there is output and it is to write it
+	wake   chan struct{} // wakes the writing goroutine: there is output
 	gone   chan struct{} // closed with the connection
 	done   chan struct{} // closed when the reading goroutine has ended
 
 	session     int64
 	timeout     time.Duration
 	auth        []ident
-	readOnly    bool // the client knows of read-only servers and asks for that flag
-	initialized bool // a connect request has come
-	established bool // and has been answered
+	readOnly    bool // the client knows of read-only servers, and expects that flag
+	initialized bool // the connect request has arrived
+	established bool // the connect request was answered
 	ready       chan struct{}
-	ending      bool // closes when all output is written; no more is added
+	ending      bool // the connection closes when all output is written; no output is added
 	closed      bool
-	active      time.Duration // when something last came or went
+	active      time.Duration // when a packet was last read or written
 
-	queue []*request // whose replies are not sent yet, from head on
+	queue []*request // requests without a reply, from head on
 	head  int
 
 	out, spare []byte
-	writing    bool // a goroutine writes output, and will write what is added
+	writing    bool // a goroutine writes output, also what is added meanwhile
 
 	dataPaths, childPaths map[string]struct{}
 
@@ -96,7 +95,8 @@ func (c *conn) read() {
 	}
 }
 
-// frameSize is the size of the packet that begins here, with its length; 0: not known yet.
+// frameSize returns the size of the first packet in b, including its length; 0 if b has less than a
+// length.
 func frameSize(b []byte) int {
 	if len(b) < 4 {
 		return 0
@@ -104,8 +104,8 @@ func frameSize(b []byte) int {
 	return 4 + int(binary.BigEndian.Uint32(b))
 }
 
-// handle takes all packets that are there. Caller holds mu; it is released while nothing may be
-// answered and while output is written.
+// handle handles all complete packets in b; caller holds mu. It releases mu while the member is
+// paused, and while output is written.
 func (c *conn) handle(b []byte) (used int, going bool) {
 	if !c.await() {
 		return 0, false
@@ -139,7 +139,7 @@ func (c *conn) handle(b []byte) (used int, going bool) {
 		used += 4 + int(size)
 		c.packet(rest[4 : 4+size])
 		if c.initialized && !c.established && !c.closed && !c.ending {
-			// Nothing is read until the session is there.
+			// Read no further packet until the session is established.
 			if owned {
 				c.flush()
 			}
@@ -155,8 +155,8 @@ func (c *conn) handle(b []byte) (used int, going bool) {
 	return used, !c.closed && !c.ending
 }
 
-// await returns when the member is not paused, and false if the connection is gone by then. Caller
-// holds mu, which is released meanwhile.
+// await waits while the member is paused; caller holds mu. It returns false if the connection was
+// closed.
 func (c *conn) await() bool {
 	for c.m.paused && !c.closed {
 		gate := c.m.gate
@@ -186,7 +186,8 @@ func (c *conn) awaitSession() bool {
 	return !c.closed && !c.ending
 }
 
-// own makes the caller the goroutine that writes output, if no other one is. The owner must flush.
+// own makes the caller the goroutine that writes output, unless another goroutine writes. If it
+// returns true, the caller must call flush.
 func (c *conn) own() bool {
 	if c.writing {
 		return false
@@ -195,7 +196,7 @@ func (c *conn) own() bool {
 	return true
 }
 
-// flush writes output until there is none. Caller holds mu, which is released while it writes.
+// flush writes output until there is none; caller holds mu, which is released during each write.
 func (c *conn) flush() {
 	for len(c.out) > 0 && !c.closed {
 		b := c.out
@@ -217,7 +218,7 @@ func (c *conn) flush() {
 	}
 }
 
-// write is the writing goroutine. It writes what other connections' requests and timers cause.
+// write is the writing goroutine. It writes output that timers and other connections' requests add.
 func (c *conn) write() {
 	for {
 		select {
@@ -231,7 +232,7 @@ func (c *conn) write() {
 	}
 }
 
-// wrote schedules the output that was just added to be written.
+// wrote makes a goroutine write the output that was just added.
 func (c *conn) wrote() {
 	c.sent++
 	c.m.packetsOut++
@@ -248,7 +249,7 @@ func (c *conn) end() {
 	}
 }
 
-// shut closes the connection now. What is not written yet is lost.
+// shut closes the connection now. Output that is not written is lost.
 func (c *conn) shut() {
 	if c.closed {
 		return
@@ -267,7 +268,7 @@ func (c *conn) shut() {
 
 func (c *conn) mute() bool { return c.closed || c.ending }
 
-// packet is one packet without its length.
+// packet handles a packet, without its length.
 func (c *conn) packet(b []byte) {
 	d := jute.Decoder{Rest: b}
 	if !c.initialized {
@@ -290,7 +291,7 @@ func (c *conn) packet(b []byte) {
 	c.m.submit(c, xid, op, d.Rest)
 }
 
-// connect is the first packet.
+// connect handles the first packet.
 func (c *conn) connect(d *jute.Decoder) {
 	d.Int32() // version of the protocol
 	seen := d.Int64()
@@ -335,7 +336,6 @@ func (c *conn) setSession(id int64) {
 	c.m.bySession[id] = c
 }
 
-// establish answers the connect request.
 func (c *conn) establish(valid bool) {
 	if c.mute() || c.established {
 		return
@@ -368,7 +368,7 @@ func (c *conn) establish(valid bool) {
 	c.m.setIdleAlarm(c)
 }
 
-// authPacket is answered at once, before replies that requests before it wait for.
+// authPacket handles an auth request. Its reply may overtake replies to earlier requests.
 func (c *conn) authPacket(xid int32, d *jute.Decoder) {
 	d.Int32()
 	scheme, secret := d.Text(), d.Bytes()
@@ -385,7 +385,7 @@ func (c *conn) authPacket(xid int32, d *jute.Decoder) {
 	c.end()
 }
 
-// saslPacket is answered as by a server without SASL: with no token.
+// saslPacket answers like a server without SASL: with no token.
 func (c *conn) saslPacket(xid int32, d *jute.Decoder) {
 	if token := d.Bytes(); d.Bad || token == nil {
 		c.shut()
@@ -427,12 +427,12 @@ func (c *conn) event(kind int32, path string, zxid int64) {
 	c.wrote()
 }
 
-// pending says whether requests of this connection wait for their reply.
+// pending reports whether requests of this connection have no reply yet.
 func (c *conn) pending() bool { return c.head < len(c.queue) }
 
 func (c *conn) enqueue(r *request) { c.queue = append(c.queue, r) }
 
-// drain sends the replies that are due, in the order of the requests. A read has its turn when all
+// drain sends the replies that are due, in the order of the requests. A read is answered when all
 // writes before it have been answered.
 func (c *conn) drain() {
 	for c.pending() && !c.mute() {

@@ -3,47 +3,48 @@
 //
 // # Model
 //
-// Every change of state is a transaction: creates, deletes, writes of data and ACLs, multis, starts
-// and ends of sessions, and refused requests, which take a transaction id (zxid), too. The leader
-// validates a request against the state after all transactions so far and appends the transaction
-// that results to one log. Each member applies a prefix of this log, in order, by one function
-// (tree.apply). What a member answers depends on its prefix only: a member that lags answers with
-// old data, as a real one does.
+// Every change of state is a transaction with a transaction id (zxid): creates, deletes, writes of
+// data and ACLs, multis, starts and ends of sessions, and also refused requests. The leader
+// validates a request against the state after all transactions so far, and appends the resulting
+// transaction to one log. Each member applies a prefix of this log, in order, by one function
+// (tree.apply). The answers of a member depend on its prefix only: a member that lags returns old
+// data, as a real server does.
 //
 // There is no consensus protocol. A leader that reaches a majority of the members commits at once.
-// A leader that does not keeps requests waiting, until it reaches a majority again or has been
-// without one for Config.SyncLimit ticks; then it stops serving. Members that have no leader elect
-// one of those that have the longest prefix. No transaction that was committed is lost, because a
-// majority has received it and a majority elects.
+// A leader without a majority queues requests. After Config.SyncLimit ticks without a majority it
+// stops serving. Members without a leader elect one of the members with the longest prefix. No
+// committed transaction is lost, because a majority has received it and a majority elects.
 //
-// Sessions are timed by the leader. A member reports the sessions that its clients have used with
-// its answer to the leader's ping, twice a tick.
+// The leader times the sessions. Twice a tick each follower reports the sessions that its clients
+// have used, in its answer to the leader's ping.
 //
-// # What it is not
+// # Limits
 //
-// It writes nothing to disk: Member.Kill and Member.Restart keep the data, the end of the process
-// loses it. It has no quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the
-// connections). It is for tests and for trying things out.
+// It writes nothing to disk: the data survives Member.Kill and Member.Restart, but not the end of
+// the process. It has no quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the
+// connections).
 //
 // # Fidelity
 //
-// The differences between versions of ZooKeeper that a client can see are listed in version.go.
-// What differs on purpose: order that ZooKeeper leaves to chance (of ephemeral nodes deleted with
-// their session, of a client's identities, of a listing after a real server has read a snapshot); a
-// client's request of the type that servers use among themselves to open a session (-10), which is
-// refused here; /zookeeper/config, which is empty here in an ensemble, too; the number of
-// connections of a client, which has no limit here; and names at the end of the sequence: there
-// numbers repeat, as in ZooKeeper, but for creates in flight at once, which get negative numbers
-// there.
+// version.go lists the differences between versions of ZooKeeper that a client can detect. This
+// package differs on purpose in these points:
+//   - Where the order is random in ZooKeeper, it is another order here: of ephemeral nodes deleted
+//     with their session, of a client's identities, of a listing after a real server has read a
+//     snapshot.
+//   - The request that servers use among themselves to open a session (-10) is refused.
+//   - /zookeeper/config is empty, also in an ensemble.
+//   - A client may have any number of connections.
+//   - At the end of the sequence numbers, names repeat as in ZooKeeper. But ZooKeeper gives
+//     negative numbers to creates that are in flight at that moment.
 //
-// Two more concern ensembles. ZooKeeper's leader logs what it cannot commit for want of a majority,
-// and commits it if it leads again before another one has; here that is gone. And in ZooKeeper the
-// requests of a session wait for the writes of its former connection to the same member, which here
-// are forgotten.
+// Two more points concern ensembles. ZooKeeper's leader logs writes that it cannot commit for lack
+// of a majority, and commits them if it leads again before another member has led; here they are
+// lost. And in ZooKeeper the requests of a session wait for the writes of its former connection to
+// the same member; here they do not.
 //
 // # Locks
 //
 // Ensemble.mu guards everything but the I/O of connections. No goroutine does I/O or waits for a
-// channel while it holds mu: a goroutine that waits for a mutex is not durably blocked, which would
-// stop the clock of a synctest bubble.
+// channel while it holds mu: goroutines that wait for a mutex are not durably blocked, so the clock
+// of a synctest bubble would stop.
 package memzk

@@ -29,7 +29,7 @@ func decodeACL(d *jute.Decoder) []acl {
 	return v
 }
 
-// appendString encodes as Java does: a character beyond U+FFFF is two surrogates, of three bytes
+// appendString encodes as Java does: a character above U+FFFF is two surrogates of three bytes
 // each.
 func appendString(b []byte, v string) []byte {
 	start := len(b)
@@ -51,7 +51,7 @@ func appendString(b []byte, v string) []byte {
 	return b
 }
 
-// appendText encodes a string that may be null.
+// appendText encodes a string; nil is null.
 func appendText(b, v []byte) []byte {
 	if v == nil {
 		return jute.AppendInt32(b, -1)
@@ -59,7 +59,8 @@ func appendText(b, v []byte) []byte {
 	return appendString(b, string(v))
 }
 
-// hasWide looks at bytes: all strings come by here, and hardly any has such a character.
+// hasWide compares bytes for speed: all strings pass through it, and hardly any has such a
+// character.
 func hasWide(v string) bool {
 	for i := range len(v) {
 		if v[i] >= 0xf0 {
@@ -93,7 +94,7 @@ func appendStat(b []byte, s stat) []byte {
 	return jute.AppendInt64(b, s.pzxid)
 }
 
-// startReply leaves room for the length, which endReply fills in when the body is there.
+// startReply appends a header with room for the length. endReply fills in the length.
 func startReply(b []byte, xid int32, zxid int64, code int32) (packet []byte, start int) {
 	start = len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -102,7 +103,7 @@ func startReply(b []byte, xid int32, zxid int64, code int32) (packet []byte, sta
 	return jute.AppendInt32(b, code), start
 }
 
-// headerSize is the size of a reply without a body, with its length.
+// headerSize is the size of a reply without a body, including its length.
 const headerSize = 20
 
 func setCode(packet []byte, code int32) {

@@ -13,47 +13,47 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// LongestTick is a tick of which twenty are a session timeout that the protocol has room for.
+// LongestTick is the longest tick for which the protocol can express 20 ticks as a session timeout.
 const LongestTick = math.MaxInt32 / 20 * time.Millisecond
 
-// Config is how an ensemble is made. The zero Config is a standalone server as ZooKeeper's sample
-// configuration makes it.
+// Config configures an ensemble. The zero Config is a standalone server with ZooKeeper's sample
+// configuration.
 type Config struct {
 	Members int           // 0 or 1: standalone
 	Tick    time.Duration // 0: 2 s
 
-	MinSession, MaxSession time.Duration // of session timeouts; 0: 2 and 20 ticks
+	MinSession, MaxSession time.Duration // limits of session timeouts; 0: 2 and 20 ticks
 
-	ContainerCheck time.Duration // how often containers are looked at; 0: a minute
+	ContainerCheck time.Duration // how often empty containers are deleted; 0: a minute
 	TTLNodes       bool          // allow nodes with a time to live, which ZooKeeper refuses by default
 
-	// Version is that of the ZooKeeper to imitate, as in "3.8.0" (which is taken as Debian's, with
-	// patches) or "3.9.3". Empty: the newest one that is known here.
+	// Version is the ZooKeeper version to imitate, as in "3.8.0" (which means Debian's, with
+	// patches) or "3.9.3". Empty: the newest known version.
 	Version string
 
-	// SyncLimit is after how many ticks without a packet members drop each other; 0: 5. InitLimit
-	// is accepted because ZooKeeper has it; members join within it here.
+	// SyncLimit is the number of ticks without a packet after which members drop each other; 0: 5.
+	// InitLimit has no effect: members always join in time.
 	SyncLimit, InitLimit int
 
-	// Phase is how much of a tick is over at the start. Sessions end at whole ticks, and the leader
-	// pings its followers at times that have nothing to do with these.
+	// Phase is how much of a tick has passed at the start. Sessions expire at the ends of ticks;
+	// the leader's pings are not aligned with them.
 	Phase time.Duration
 
-	// Random is the seed of passwords and of what ZooKeeper leaves to chance: the order in which a
-	// session's nodes are deleted, and which of equal members is elected. It is used by Start only.
-	// Nil: seeded by the system.
+	// Random is the seed of passwords and of random choices: the order in which a session's nodes
+	// are deleted, and which of equal members is elected. Only Start uses it. Nil: seeded by the
+	// system.
 	Random *rand.Rand
 
-	// Number tells several ensembles of one program apart that start at the same instant: each has
-	// sessions of its own, if there are not more than 16, and accepts none of the others'.
+	// Number distinguishes ensembles of one program that start at the same instant: up to 16 of
+	// them have different session ids, and reject each other's sessions.
 	Number int
 
-	// Log is called with a text for each event of members and sessions. Nil: none. It is called
-	// from many goroutines.
+	// Log is called with a text for each event of members and sessions, by many goroutines. Nil:
+	// not called.
 	Log func(string)
 
-	// Expired is called when the leader has ended a session by its timer, with the timeout that it
-	// has counted: that of the connection by which it last heard of the session. Nil: none.
+	// Expired is called when the leader's timer has ended a session. timeout is the timeout that
+	// the leader applied: that of the connection that it was last notified of. Nil: not called.
 	Expired func(session int64, timeout time.Duration)
 }
 
@@ -67,32 +67,32 @@ type Ensemble struct {
 
 	running sync.WaitGroup // goroutines, and alarms that are set
 
-	// mu guards all that follows and the state of members and connections. See lock and unlock.
+	// mu guards all fields below, and the state of members and connections. See lock and unlock.
 	mu        sync.Mutex
 	random    *rand.Rand
 	epoch     int64
 	log       []entry
-	base      int // index of log[0]; a member that is behind it copies the state of another one
+	base      int // index of log[0]; a member that is behind it copies another member's state
 	keep      int // how many entries are kept for members that are behind
 	trimEvery int
 	stopped   bool
 	listeners map[net.Listener]struct{}
 	accepted  int64 // connections so far
 	toClose   []net.Conn
-	calls     []func() // of Config.Log and Config.Expired
+	calls     []func() // calls of Config.Log and Config.Expired to make after unlock
 	scratch   []byte
 
 	electAlarm alarm
 }
 
-// entry is a transaction and the request that asked for it, which may be of no interest any more.
+// entry is a transaction and the request that caused it, which may no longer wait.
 type entry struct {
 	x *txn
 	r *request
 }
 
-// Start starts an ensemble, which has a leader at once. For use in a bubble of synctest, it is
-// called in that bubble: its timers belong there.
+// Start starts an ensemble, which has a leader at once. To use it in a synctest bubble, call Start
+// in that bubble, where its timers belong.
 func Start(cfg Config) *Ensemble {
 	if cfg.Members < 0 || cfg.Tick < 0 {
 		panic(fmt.Sprintf("memzk: a Config with %d members and a tick of %v", cfg.Members, cfg.Tick))
@@ -117,7 +117,7 @@ func Start(cfg Config) *Ensemble {
 	if cfg.Random != nil {
 		seed = cfg.Random.Uint64
 	}
-	// A generator of its own: the caller's may be in use elsewhere, without mu.
+	// The caller's generator may be in use elsewhere, without mu.
 	e.random = rand.New(rand.NewPCG(seed(), seed()))
 	e.secret = e.random.Uint64() + uint64(cfg.Number)
 	e.electAlarm = e.newAlarm(e.elect)
@@ -136,7 +136,8 @@ func (e *Ensemble) now() time.Duration { return time.Since(e.start) }
 
 func (e *Ensemble) lock() { e.mu.Lock() }
 
-// unlock does what must not be done while mu is held: I/O, and calls of foreign code.
+// unlock releases mu, and then does what must not be done with mu held: I/O and calls of foreign
+// code.
 func (e *Ensemble) unlock() {
 	conns, calls := e.toClose, e.calls
 	e.toClose, e.calls = nil, nil
@@ -159,7 +160,7 @@ func (e *Ensemble) note(format string, args ...any) {
 func (e *Ensemble) quorum() int                { return len(e.members)/2 + 1 }
 func (e *Ensemble) syncTimeout() time.Duration { return time.Duration(e.cfg.SyncLimit) * e.cfg.Tick }
 
-// end is the index after the last entry of the log.
+// end returns the index after the last entry of the log.
 func (e *Ensemble) end() int { return e.base + len(e.log) }
 
 func (e *Ensemble) sorted(set map[*Member]bool) []*Member {
@@ -175,8 +176,9 @@ func sortConns(list []*conn) {
 	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 }
 
-// commit is the leader's. A majority can be reached: all members that can be receive the
-// transaction, and apply it now or when their lag has passed.
+// commit appends a transaction to the log. It is called on the leader, while a majority is
+// reachable. All reachable followers receive the transaction, and apply it now or when their lag
+// has passed.
 func (m *Member) commit(x *txn, r *request) {
 	e := m.e
 	m.zxid++
@@ -197,13 +199,13 @@ func (m *Member) commit(x *txn, r *request) {
 	e.trim()
 }
 
-// apply is where a member's state changes, and where the events for its clients arise.
+// apply applies a transaction to the member's state, and sends the events to its clients.
 func (m *Member) apply(x *txn, r *request) {
 	res := m.tree.apply(x)
 	m.applied++
 	switch x.kind {
 	case jute.OpCreateSession:
-		if m.role == following { // each follower tells the leader of it with its next answer
+		if m.role == following { // each follower reports the new session with its next answer to a ping
 			m.touched[x.session] = time.Duration(x.timeout) * time.Millisecond
 			m.setPingAlarm()
 		}
@@ -226,7 +228,7 @@ func (m *Member) apply(x *txn, r *request) {
 	}
 }
 
-// receive receives everything in the log. Without a lag it applies it, too.
+// receive receives the rest of the log. Without a lag it also applies it.
 func (m *Member) receive() {
 	e := m.e
 	for m.received < e.end() {
@@ -261,7 +263,7 @@ func (m *Member) applyDue() {
 	}
 }
 
-// catchUp applies the log up to an index, without regard to a lag.
+// catchUp applies the log up to an index, ignoring the lag.
 func (m *Member) catchUp(index int) {
 	m.due = nil
 	m.applyAlarm.stop()
@@ -274,8 +276,9 @@ func (m *Member) catchUp(index int) {
 	m.received = max(m.received, m.applied)
 }
 
-// trim drops entries that no member needs. A follower must apply each, because its clients watch. A
-// member that has no leader has no clients, and may be left so far behind that it copies the state.
+// trim drops entries that no member needs. A follower must apply each entry, because its clients
+// watch. A member without a leader has no clients; if it is far behind, it copies the state
+// instead.
 func (e *Ensemble) trim() {
 	if len(e.log)%e.trimEvery != 0 {
 		return
@@ -292,7 +295,8 @@ func (e *Ensemble) trim() {
 	e.base = least
 }
 
-// copyState is for a member that is behind the log and has no clients.
+// copyState copies the newest member's state, for a member that is behind the log and has no
+// clients.
 func (m *Member) copyState() {
 	from := m
 	for _, o := range m.e.members {
@@ -305,8 +309,8 @@ func (m *Member) copyState() {
 	m.applied = from.applied
 }
 
-// lead makes a member the leader, and others its followers. They have received all that was ever
-// committed between them.
+// lead makes m the leader, and others its followers. Together they have received everything that
+// was committed.
 func (e *Ensemble) lead(m *Member, others []*Member) {
 	e.electAlarm.stop()
 	m.joinAlarm.stop()
@@ -330,7 +334,7 @@ func (e *Ensemble) lead(m *Member, others []*Member) {
 	}
 }
 
-// join makes a member a follower that is up to date.
+// join makes m an up-to-date follower of leader.
 func (m *Member) join(leader *Member) {
 	m.joinAlarm.stop()
 	m.catchUp(m.e.end())
@@ -340,8 +344,8 @@ func (m *Member) join(leader *Member) {
 	leader.watchQuorum()
 }
 
-// usableLeader returns the leader that members can join. One that has been deposed and does not
-// know it yet is none, even if the newest cannot be reached: it does not have all transactions.
+// usableLeader returns the leader that members can join. That is never a leader that was deposed
+// and has not detected it, even if the newest leader is unreachable: it lacks transactions.
 func (e *Ensemble) usableLeader() *Member {
 	for _, m := range e.members {
 		if m.role == leading && m.epoch == e.epoch && m.usable() {
@@ -389,7 +393,7 @@ func (m *Member) tryJoin() {
 	m.e.seek()
 }
 
-// elect is the alarm of an election. The leader is one of those that have received the most.
+// elect is the alarm of an election. It elects one of the members that have received the most.
 func (e *Ensemble) elect() {
 	list := e.candidates()
 	if len(list) < e.quorum() || e.usableLeader() != nil {
@@ -422,11 +426,11 @@ func (e *Ensemble) linksUp() {
 	}
 }
 
-// Members are all members, by their numbers.
+// Members returns all members, by number.
 func (e *Ensemble) Members() []*Member { return slices.Clone(e.members) }
 
-// Leader is the member that leads; nil: none does now. A leader that is paused or isolated is one
-// until it is deposed.
+// Leader returns the leader, or nil if there is none. A paused or isolated leader remains the
+// leader until another is elected.
 func (e *Ensemble) Leader() *Member {
 	e.lock()
 	defer e.unlock()
@@ -443,7 +447,7 @@ func (e *Ensemble) leader() *Member {
 	return l
 }
 
-// Expire makes the leader end a session now, as its timer would; one that is paused does so when it
+// Expire makes the leader end a session now, as its timer would; a paused leader ends it when it
 // resumes. It returns false if there is no such session, or no leader.
 func (e *Ensemble) Expire(session int64) bool {
 	e.lock()
@@ -466,9 +470,9 @@ func (e *Ensemble) Expire(session int64) bool {
 	return true
 }
 
-// Elect hands leadership to a member, as after the death of the leader: connections drop, and all
-// sessions get their full timeout again. It returns false if the member cannot lead, because it is
-// dead, paused, or does not reach a majority.
+// Elect makes m the leader, as if the leader had died: connections are closed, and all sessions
+// have their full timeout again. It returns false if m cannot lead, because it is dead, paused, or
+// does not reach a majority.
 func (e *Ensemble) Elect(m *Member) bool {
 	e.lock()
 	defer e.unlock()
@@ -494,21 +498,21 @@ func (e *Ensemble) Elect(m *Member) bool {
 	return true
 }
 
-// Sessions are all sessions that have started and not ended, sorted.
+// Sessions returns all sessions that have started and not ended, sorted.
 func (e *Ensemble) Sessions() []int64 {
 	e.lock()
 	defer e.unlock()
 	return sortedKeys(e.newestTree().sessions)
 }
 
-// Nodes are all nodes but those that each server has, with the sessions that own them.
+// Nodes returns all nodes but those that each server has, with the sessions that own them.
 func (e *Ensemble) Nodes() map[string]int64 {
 	e.lock()
 	defer e.unlock()
 	return e.newestTree().owners()
 }
 
-// Czxid is the zxid by which the node at a path was created, 0 if there is none.
+// Czxid returns the czxid of the node at path, or 0 if there is none.
 func (e *Ensemble) Czxid(path string) int64 {
 	e.lock()
 	defer e.unlock()
@@ -518,8 +522,7 @@ func (e *Ensemble) Czxid(path string) int64 {
 	return 0
 }
 
-// Written is what the node at a path contains, and the zxid by which it was written last: 0 if
-// there is none.
+// Written returns the data and the mzxid of the node at path, or 0 if there is none.
 func (e *Ensemble) Written(path string) (data string, mzxid int64) {
 	e.lock()
 	defer e.unlock()
@@ -529,7 +532,7 @@ func (e *Ensemble) Written(path string) (data string, mzxid int64) {
 	return "", 0
 }
 
-// Connected says to which member the client of each session is connected.
+// Connected returns the member to which each session's client is connected.
 func (e *Ensemble) Connected() map[int64]*Member {
 	e.lock()
 	defer e.unlock()
@@ -544,7 +547,7 @@ func (e *Ensemble) Connected() map[int64]*Member {
 	return at
 }
 
-// newestTree is that of the member that has applied the most.
+// newestTree returns the tree of the member that has applied the most.
 func (e *Ensemble) newestTree() *tree {
 	best := e.members[0]
 	for _, m := range e.members {
@@ -567,8 +570,9 @@ func (t *tree) owners() map[string]int64 {
 	return owners
 }
 
-// SetSequence gives the next sequential child of a directory this number, on all members: a way to
-// the end of the numbers without two billion creates. It returns false if there is no such node.
+// SetSequence sets the number of a directory's next sequential child, on all members: two billion
+// creates would be the other way to the end of the numbers. It returns false if there is no such
+// node.
 func (e *Ensemble) SetSequence(dir string, next int32) bool {
 	e.lock()
 	defer e.unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// trio runs a test with three members, of which the third leads.
+// trio runs a test with three members; the third leads.
 func trio(t *testing.T, test func(t *testing.T, e *Ensemble, f, g, l *Member)) {
 	t.Helper()
 	bubble(t, Config{Members: 3}, func(t *testing.T, e *Ensemble) {
@@ -94,10 +94,10 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 			t.Error("the follower does not show the node after a sync")
 		}
 
-		// A sync that waits names its own path, whatever comes after it.
+		// A sync that waits returns its own path, whatever follows it.
 		writer.mustCreate("/x", 0)
 		behind.request(1, jute.OpSync, appendString(nil, "/first"))
-		synctest.Wait() // it has been read: the next is another packet in the same buffer
+		synctest.Wait() // the sync was read: the next request is another packet in the same buffer
 		behind.request(2, jute.OpExists, pathBody("/other", false))
 		if p := behind.next(); p.xid != 1 || p.string() != "/first" {
 			t.Errorf("the sync that waits: %+v", p)
@@ -139,12 +139,12 @@ func TestAClientThatHasSeenMoreIsRefused(t *testing.T) {
 	})
 }
 
-// The leader learns of a use of a session with the follower's answer to its ping, twice a tick.
+// A follower reports the use of a session with its answer to the leader's ping, twice a tick.
 func TestTouchesReachTheLeaderWithThePing(t *testing.T) {
 	for name, c := range map[string]struct {
 		used, over time.Duration // since the start of the leader
 	}{
-		// Opened at 0: the timer is set at once, and then again by the ping at 1 s.
+		// Opened at 0: the timer is set at once, and again by the ping at 1 s.
 		"never":                 {0, 6 * time.Second},
 		"just before a ping":    {1900 * time.Millisecond, 8 * time.Second},
 		"just after a ping":     {2100 * time.Millisecond, 8 * time.Second},
@@ -170,8 +170,8 @@ func TestTouchesReachTheLeaderWithThePing(t *testing.T) {
 	}
 }
 
-// A ping that was due while a follower was cut off waits on the way to it, ahead of all that the
-// leader sends afterwards.
+// A ping that was due while a follower was cut off arrives before everything that the leader sends
+// later.
 func TestAPingThatWasDueMeanwhileComesFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to, over time.Duration // when the follower is cut off, and when the session ends
@@ -185,16 +185,16 @@ func TestAPingThatWasDueMeanwhileComesFirst(t *testing.T) {
 				r := rawSession(t, f, 4*time.Second)
 				time.Sleep(2900 * time.Millisecond) // virtual: shortly before the leader's ping
 				r.call(jute.OpPing, nil)
-				time.Sleep(c.from - e.now()) // virtual: the follower has a note of it, and the leader has none
+				time.Sleep(c.from - e.now()) // virtual: the follower has a use to report
 				f.Isolate()
 				time.Sleep(c.to - e.now()) // virtual: pings are due meanwhile, or none is
 				f.Heal()
 				f.Isolate()
-				time.Sleep(c.over - e.now() - time.Millisecond) // virtual: to right before the end
+				time.Sleep(c.over - e.now() - time.Millisecond) // virtual: right before the end
 				if len(e.Sessions()) != 1 {
 					t.Error("the session ended too early")
 				}
-				time.Sleep(2 * time.Millisecond) // virtual: to right behind it
+				time.Sleep(2 * time.Millisecond) // virtual: right after it
 				if len(e.Sessions()) != 0 {
 					t.Error("the session is still there")
 				}
@@ -220,7 +220,7 @@ func TestAnIsolatedFollowerAnswersReadsWhileItsSessionsExpire(t *testing.T) {
 		if other.exists("/a") {
 			t.Error("the leader has not ended the session")
 		}
-		// After syncLimit ticks without the leader it stops serving.
+		// After syncLimit ticks without the leader the follower stops serving.
 		if !r.ended(2 * time.Second) {
 			t.Error("the follower serves without a leader")
 		}
@@ -268,7 +268,7 @@ func TestALeaderWithoutMajorityCommitsNothing(t *testing.T) {
 		if !r.silent(3 * time.Second) {
 			t.Error("a write without a majority was answered, or a read overtook it")
 		}
-		// Other connections read on, and come and go.
+		// Other connections still read, connect and close.
 		o, ok := rawSession2(t, l)
 		if ok {
 			t.Error("a new session without a majority")
@@ -291,7 +291,7 @@ func rawSession2(t *testing.T, m *Member) (*raw, bool) {
 	return r, !r.silent(time.Second)
 }
 
-// A sync needs no majority, but comes after the writes that wait for one.
+// A sync needs no majority, but waits for earlier writes that need one.
 func TestASyncWithoutMajority(t *testing.T) {
 	bubble(t, Config{Members: 5}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
@@ -369,7 +369,7 @@ func TestAnIsolatedLeaderIsDeposed(t *testing.T) {
 			r = reader
 			time.Sleep(time.Second)
 		}
-		// The others elect one at 5 ticks and 200 ms; the old one finds out at 6 ticks.
+		// The others elect a leader at 5 ticks and 200 ms; the old leader detects that at 6 ticks.
 		time.Sleep(electionDelay + time.Millisecond)
 		if next := e.Leader(); next == l || next == nil {
 			t.Errorf("no new leader after %v", time.Since(start))
@@ -420,7 +420,7 @@ func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 		if e.Leader() == l {
 			t.Fatal("no new leader")
 		}
-		// The session moves, and ends its node there.
+		// The session moves to another member, where its node is deleted.
 		moved, ok := r.again(f, r.zxid)
 		if !ok {
 			t.Fatal("the session did not survive")
@@ -451,7 +451,7 @@ func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 	})
 }
 
-// Its timers have run on: sessions that are alive at the new leader have expired here.
+// The timers of a deposed leader continue: it expires sessions that are alive at the new leader.
 func TestADeposedLeaderThatWasPausedTakesSessionsForOver(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r := rawSession(t, l, 10*time.Second)
@@ -473,8 +473,8 @@ func TestADeposedLeaderThatWasPausedTakesSessionsForOver(t *testing.T) {
 	})
 }
 
-// The client sets its watches again at the member it moves to, and gets the events that it has
-// missed.
+// The client sets its watches again at the member to which it moves, and receives the events that
+// it has missed.
 func TestAClientMovesWithItsWatches(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		c, other := connect(t, f, 10*time.Second), rawSession(t, l, 10*time.Second)
@@ -528,7 +528,7 @@ func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
 	})
 }
 
-// The leader has not pinged meanwhile, so it does not know that the session was in use.
+// The leader has not pinged meanwhile, so it has no report that the session was in use.
 func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		short, long := rawSession(t, f, 2*tick), rawSession(t, f, 20*tick)
@@ -554,7 +554,7 @@ func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 	})
 }
 
-// No packet crosses an isolation, nor does the end of a connection.
+// Nothing crosses an isolation, not even the end of a connection.
 func TestTheEndOfAnIsolatedLeaderIsNotHeardOf(t *testing.T) {
 	for name, end := range map[string]func(l *Member){
 		"killed": (*Member).Kill, "restarted": func(l *Member) { l.Kill(); l.Restart() },
@@ -592,7 +592,7 @@ func TestTheEndOfAnIsolatedLeaderIsNotHeardOf(t *testing.T) {
 	}
 }
 
-// An isolated leader does not hear that the others have elected one.
+// An isolated leader cannot detect that the others have elected another leader.
 func TestAnIsolatedLeaderServesOnWhenAnotherIsElected(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r := rawSession(t, l, 20*tick)
@@ -619,7 +619,7 @@ func TestAnIsolatedLeaderServesOnWhenAnotherIsElected(t *testing.T) {
 	})
 }
 
-// A leader misses each follower five ticks after its last packet.
+// A leader drops each follower five ticks after that follower's last packet.
 func TestALeaderMissesEachFollowerInItsTime(t *testing.T) {
 	bubble(t, Config{Members: 5}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
@@ -638,11 +638,11 @@ func TestALeaderMissesEachFollowerInItsTime(t *testing.T) {
 		until(18)
 		m[1].Kill()
 		until(19)
-		m[2].Kill() // which it notices: two of its four followers are left, as far as it knows, and it
+		m[2].Kill() // the leader detects this: two of its four followers remain in its count
 		m[3].Kill()
 		until(23)
 		leads(true)
-		until(25) // and a moment: it looks once a tick
+		until(25) // the leader checks once a tick
 		leads(false)
 	})
 }
@@ -723,7 +723,7 @@ func TestANewConnectionOfASessionEndsTheOldOne(t *testing.T) {
 			if !ok || !old.ended(0) || next.exists("/none") {
 				t.Errorf("member %d", m.ID())
 			}
-			// Even a wrong password ends it.
+			// Even a handshake with a wrong password closes it.
 			wrong := rawTo(t, m)
 			if wrong.shake(0, next.session, make([]byte, 16), 10*time.Second) {
 				t.Errorf("member %d takes any password", m.ID())
@@ -738,7 +738,7 @@ func TestANewConnectionOfASessionEndsTheOldOne(t *testing.T) {
 func TestALeaderChangeGivesSessionsTheirFullTime(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		start := time.Now()
-		r := rawSession(t, g, 10*time.Second) // over at 12 s
+		r := rawSession(t, g, 10*time.Second) // expires at 12 s
 		time.Sleep(9 * time.Second)
 		l.Kill()
 		if !r.ended(0) {
@@ -769,8 +769,8 @@ func TestElectHandsLeadershipOver(t *testing.T) {
 		if !r.ended(0) {
 			t.Error("the connection did not drop")
 		}
-		// The first zxid of the epoch is the leader's only, until there is a transaction: a client
-		// that has seen it is refused by the others.
+		// Only the leader has the first zxid of the epoch until there is a transaction: the others
+		// refuse a client that has seen it.
 		if f.Zxid() != 2<<32 || g.Zxid() != 1<<32+2 {
 			t.Errorf("zxids %x, %x", f.Zxid(), g.Zxid())
 		}
@@ -817,8 +817,8 @@ func TestALeaderIsOneThatHasReceivedTheMost(t *testing.T) {
 	})
 }
 
-// The log is not kept forever: a member that was away for long copies the state of another one. A
-// follower that lags needs each transaction, for the clients that watch.
+// The log is not kept forever: a member that was away for long copies another member's state. A
+// follower that lags needs each transaction, for the watches of its clients.
 func TestAMemberThatIsFarBehindCopiesTheState(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		e.keep, e.trimEvery = 50, 10
@@ -896,7 +896,7 @@ func TestWithoutMajorityThereIsNoLeader(t *testing.T) {
 	})
 }
 
-// Whatever faults come and go in a row: no answered write is lost, and in the end all members have
+// Faults come and go in random order: no answered write is lost, and in the end all members have
 // the same state.
 func TestFaultsInARow(t *testing.T) {
 	seed := rand.Uint64()
@@ -931,7 +931,7 @@ func TestFaultsInARow(t *testing.T) {
 		}
 		steps := []func(*Member){
 			(*Member).Kill, (*Member).Pause, (*Member).Isolate, (*Member).Restart, (*Member).Resume, (*Member).Heal,
-			(*Member).Restart, (*Member).Resume, (*Member).Heal, // so that mostly a majority is up
+			(*Member).Restart, (*Member).Resume, (*Member).Heal, // so that usually a majority is up
 			func(m *Member) { m.Lag(time.Second) }, func(m *Member) { m.Lag(0) }, func(m *Member) { e.Elect(m) },
 		}
 		for range 300 {
@@ -976,7 +976,7 @@ func TestFaultsInARow(t *testing.T) {
 	})
 }
 
-// wander makes the client try any member at each connection.
+// wander makes the client choose a random member at each connection.
 func (c *client) wander(m []*Member, random *rand.Rand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -991,7 +991,7 @@ func (t *tree) stats() map[string]stat {
 	return stats
 }
 
-// check asserts what must hold at any time.
+// check asserts the invariants.
 func check(t *testing.T, e *Ensemble) {
 	t.Helper()
 	e.lock()
@@ -1016,8 +1016,8 @@ func check(t *testing.T, e *Ensemble) {
 	}
 }
 
-// A member without a leader is not behind by what it lagged: it gets all at once from the next
-// leader, and its log may begin later by then.
+// A member without a leader does not keep its lag: it receives everything at once from the next
+// leader, whose log may begin later by then.
 func TestAMemberThatLagsAndLosesItsLeaderCatchesUp(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		e.keep, e.trimEvery = 50, 10
@@ -1025,13 +1025,13 @@ func TestAMemberThatLagsAndLosesItsLeaderCatchesUp(t *testing.T) {
 		f.Lag(time.Minute)
 		r.mustCreate("/0", 0)
 		f.Isolate()
-		time.Sleep(30 * time.Second) // virtual: it has noticed
+		time.Sleep(30 * time.Second) // virtual: the member has detected it
 		for i := range 200 {
 			r.mustCreate(fmt.Sprintf("/0/%d", i), 0)
 		}
 		time.Sleep(time.Minute) // virtual: the end of the lag
 		f.Heal()
-		time.Sleep(30 * time.Second) // virtual: it joins
+		time.Sleep(30 * time.Second) // virtual: the member joins
 		if f.Zxid() != l.Zxid() || f.Mode() != "follower" {
 			t.Errorf("%s at %x, the leader at %x", f.Mode(), f.Zxid(), l.Zxid())
 		}

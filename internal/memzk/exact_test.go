@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// step is a request and what comes back until its reply: events first, as ZooKeeper sends them.
+// step is a request and the packets up to its reply: events first, as ZooKeeper sends them.
 type step struct {
 	op   int32
 	body []byte
@@ -21,7 +21,7 @@ type step struct {
 }
 
 // The expectations were compared with ZooKeeper 3.8.0 (Debian) and 3.9.3, packet by packet. A want
-// with two parts, "3.8.0: x | 3.9.3: y", differs by version.
+// of two parts, "3.8.0: x | 3.9.3: y", differs by version.
 func TestExact(t *testing.T) {
 	only := []acl{{31, digestIdent([]byte("u:p"))}}
 	blind := []acl{{31 &^ permRead, anyone}}
@@ -307,7 +307,7 @@ func forVersion(want, version string) string {
 	return want
 }
 
-// play sends a request and describes what comes back, with the zxid if that is asked for.
+// play sends a request and describes the packets that come back, with the zxid if want has it.
 func (r *raw) play(s step, want string, before int64) string {
 	if s.op == 0 {
 		if r.ended(time.Second) {
@@ -516,7 +516,8 @@ func TestEventsCarryTheZxidOfTheirCauseSince39(t *testing.T) {
 	}
 }
 
-// In 3.8.0 a check alone that succeeds is never answered, and the connection goes on.
+// In 3.8.0 a successful check outside of a multi is never answered, and the connection remains
+// open.
 func TestACheckAloneThatSucceedsIsNotAnswered(t *testing.T) {
 	bubble(t, Config{Version: "3.8.0"}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 10*time.Second)
@@ -594,7 +595,7 @@ func TestContainersAreSweptOnceTheyHaveServed(t *testing.T) {
 	})
 }
 
-// The number stays at its end, and so the next name is one that is taken.
+// The number does not grow at its end, so the next name exists already.
 func TestTheEndOfTheSequence(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 10*time.Second)

@@ -11,7 +11,6 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// role is what a member does in the ensemble.
 type role uint8
 
 const (
@@ -20,14 +19,14 @@ const (
 	leading
 )
 
-// How long a member without a leader looks for one, and how long an election takes, if the members
-// can reach each other: about the 200 ms for which real ones wait for a better vote.
+// How long a member without a leader needs to find one, and how long an election takes, if the
+// members reach each other. Real servers wait 200 ms for a better vote.
 const (
 	joinDelay     = 200 * time.Millisecond
 	electionDelay = 200 * time.Millisecond
 )
 
-// Member is a server of an ensemble, or a standalone one.
+// Member is a server of an ensemble, or a standalone server.
 type Member struct {
 	e  *Ensemble
 	id int
@@ -35,20 +34,20 @@ type Member struct {
 	// All that follows is guarded by Ensemble.mu.
 
 	alive, paused, isolated bool
-	gate                    chan struct{} // closed when a paused member resumes, or dies
-	toExpire                []int64       // sessions that a paused leader is to end
+	gate                    chan struct{} // closed when a paused member resumes or dies
+	toExpire                []int64       // sessions that a paused leader ends when it resumes
 	role                    role
-	leader                  *Member // the member that it follows; itself, if it leads
-	epoch                   int64   // of its leader
+	leader                  *Member // the leader that it follows, or itself if it leads
+	epoch                   int64   // the epoch of that leader
 
-	// The log, by index: received is on this member's disk, applied is in its tree.
+	// Indexes in the log: received is on this member's disk, applied is in its tree.
 	tree              *tree
 	watches           *watches
 	received, applied int
 	lag               time.Duration
-	due               []time.Duration // when to apply what is received and not applied
+	due               []time.Duration // when to apply the entries that are received and not applied
 
-	minSession, maxSession time.Duration // of the session timeouts that it grants
+	minSession, maxSession time.Duration // limits of the session timeouts that it grants
 
 	nextSession int64
 	conns       map[*conn]struct{}
@@ -56,17 +55,17 @@ type Member struct {
 	touched     map[int64]time.Duration // sessions in use since the last ping, with their timeouts
 	outbox      []func(leader *Member)  // requests that wait until the leader can be reached
 	syncs       []*request
-	heard       time.Duration // when leader and member last exchanged a packet, once they cannot
+	heard       time.Duration // when it and its leader last exchanged a packet, while they cannot
 
-	// Of a leader.
+	// State of a leader.
 	tracker   *tracker
 	since     time.Duration
 	contact   time.Duration // when it last sent a proposal
 	zxid      int64
 	followers map[*Member]bool
-	gone      map[*Member]time.Duration // followers that are others' by now, and when it knows if it cannot be reached
-	stalled   []*request                // wait for a majority
-	sweep     []string                  // containers to look at
+	gone      map[*Member]time.Duration // followers that have left, and when an unreachable leader detects it
+	stalled   []*request                // requests that wait for a majority
+	sweep     []string                  // containers to delete
 
 	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm, goneAlarm alarm // of a leader
 	applyAlarm, silenceAlarm, joinAlarm                             alarm // of a follower
@@ -98,12 +97,12 @@ func (e *Ensemble) newMember(id int) *Member {
 	return m
 }
 
-// ID is the member's number; the first one is 1.
+// ID returns the member's number; the first is 1.
 func (m *Member) ID() int { return m.id }
 
-// Serve accepts clients until the listener is closed, which Ensemble.Stop does, too, also where it
-// comes first: a goroutine that was started to serve may run late. While the process has no free
-// file it goes on, as a real member does.
+// Serve accepts clients until the listener is closed. Ensemble.Stop closes it, also if Serve is
+// called after Stop. While the process has no free file descriptor Serve retries, as a real server
+// does.
 func (m *Member) Serve(l net.Listener) error {
 	e := m.e
 	e.lock()
@@ -126,7 +125,7 @@ func (m *Member) Serve(l net.Listener) error {
 			return nil
 		}
 		if passes(err) {
-			time.Sleep(10 * time.Millisecond) // as long as a real member does
+			time.Sleep(10 * time.Millisecond) // the same pause as a real server
 			continue
 		}
 		if err != nil {
@@ -136,7 +135,7 @@ func (m *Member) Serve(l net.Listener) error {
 	}
 }
 
-// passes reports whether a listener that fails so may accept the next client.
+// passes reports whether the listener may accept another client after this error.
 func passes(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED)
 }
@@ -161,7 +160,7 @@ func (m *Member) ServeConn(nc net.Conn) {
 	c.read()
 	e.lock()
 	if c.ending && c.writing && !c.closed {
-		// The writing goroutine writes the rest, and then closes the connection.
+		// The writing goroutine writes the rest and closes the connection.
 		e.unlock()
 		<-c.gone
 		e.lock()
@@ -171,8 +170,7 @@ func (m *Member) ServeConn(nc net.Conn) {
 	close(c.done)
 }
 
-// serves reports whether clients are answered at all: a member without a leader closes their
-// connections.
+// serves reports whether clients are answered: a member without a leader closes their connections.
 func (m *Member) serves() bool { return m.alive && m.role != looking }
 
 // usable reports whether other members can reach it.
@@ -184,7 +182,7 @@ func (m *Member) dropClients() {
 	}
 }
 
-// connections are all of them, the oldest first.
+// connections returns all connections, the oldest first.
 func (m *Member) connections() []*conn {
 	list := make([]*conn, 0, len(m.conns))
 	for c := range m.conns {
@@ -194,7 +192,7 @@ func (m *Member) connections() []*conn {
 	return list
 }
 
-// Kill ends the member's process: its connections are cut, its data survives.
+// Kill ends the member's process: its connections are cut, and it keeps its data.
 func (m *Member) Kill() {
 	m.e.lock()
 	defer m.e.unlock()
@@ -211,14 +209,14 @@ func (m *Member) kill() {
 	m.leave()
 }
 
-// leave ends what the member does as a leader or a follower, and drops its clients.
+// leave ends the member's role as a leader or a follower, and drops its clients.
 func (m *Member) leave() {
 	was, leader, silent := m.role, m.leader, m.silenceAlarm
 	m.role, m.leader, m.toExpire = looking, nil, nil
 	m.dropClients()
 	clear(m.touched)
 	m.outbox, m.syncs, m.stalled = nil, nil, nil
-	m.due = nil // the next leader sends all at once, see catchUp
+	m.due = nil // the next leader sends everything at once, see catchUp
 	m.applyAlarm.stop()
 	m.silenceAlarm.stop()
 	m.joinAlarm.stop()
@@ -247,14 +245,14 @@ func (m *Member) leave() {
 	m.e.seek()
 }
 
-// missFollowers is the alarm of a leader that has heard nothing of members that follow it no more.
+// missFollowers is the alarm of a leader that may have to detect that followers have left.
 func (m *Member) missFollowers() {
 	if m.role == leading && !m.paused {
 		m.seeLinks()
 	}
 }
 
-// misses reports whether a leader knows that a member follows it no more.
+// misses reports whether a leader has detected that a member no longer follows it.
 func (m *Member) misses(f *Member) bool {
 	return f.leader != m && (!m.isolated && !f.isolated || m.e.now() >= m.gone[f])
 }
@@ -280,9 +278,9 @@ func (m *Member) Restart() {
 	e.seek()
 }
 
-// Limit sets the shortest and the longest session timeout that the member grants, in the place of
-// those of the Config. Connections that it has keep theirs. A server reads its limits when it
-// starts: call it before Restart.
+// Limit replaces the limits of Config for the session timeouts that the member grants. Existing
+// connections keep their timeouts. A real server reads its limits when it starts, so call Limit
+// before Restart.
 func (m *Member) Limit(least, most time.Duration) {
 	if least <= 0 || least > most {
 		panic(fmt.Sprintf("memzk: session timeouts from %v to %v", least, most))
@@ -292,8 +290,8 @@ func (m *Member) Limit(least, most time.Duration) {
 	m.minSession, m.maxSession = least, most
 }
 
-// Pause stops the member's process as SIGSTOP does: connections stay, nothing is answered, and no
-// timer acts.
+// Pause stops the member's process as SIGSTOP does: connections remain open, nothing is answered,
+// and no timer acts.
 func (m *Member) Pause() {
 	e := m.e
 	e.lock()
@@ -306,7 +304,7 @@ func (m *Member) Pause() {
 	e.linksDown()
 }
 
-// open lets the reading goroutines of a paused member go on.
+// open lets the reading goroutines of a paused member continue.
 func (m *Member) open() {
 	if m.paused {
 		m.paused = false
@@ -314,9 +312,9 @@ func (m *Member) open() {
 	}
 }
 
-// Resume ends a pause. What was due meanwhile happens at once, in no particular order with the
-// requests that have arrived. A leader that has been deposed does not know of it yet: until its
-// next look at its followers, within a tick, it answers reads and handshakes.
+// Resume ends a pause. What was due meanwhile happens at once, in no particular order relative to
+// the requests that have arrived. A leader that was deposed has not detected it yet: it answers
+// reads and handshakes until it next counts its followers, within a tick.
 func (m *Member) Resume() {
 	e := m.e
 	e.lock()
@@ -331,8 +329,8 @@ func (m *Member) Resume() {
 		for _, id := range m.toExpire {
 			m.endSession(id)
 		}
-		// The packets of its own clients have arrived, and may come first. What its followers know
-		// of theirs is a ping away.
+		// The requests of its own clients have arrived, and may be processed first. The sessions
+		// that its followers' clients use are reported with the next ping.
 		m.expire(func(id int64) bool {
 			return m.bySession[id] == nil && slices.ContainsFunc(m.e.members, func(f *Member) bool {
 				return f.leader == m && f.touched[id] > 0
@@ -344,7 +342,7 @@ func (m *Member) Resume() {
 	m.applyDue()
 	for c := range m.conns {
 		if !c.initialized {
-			c.active = e.now() // only now is it accepted
+			c.active = e.now() // it is accepted only now
 		}
 		m.setIdleAlarm(c)
 	}
@@ -352,7 +350,7 @@ func (m *Member) Resume() {
 	e.seek()
 }
 
-// Isolate cuts the member off from the other members. Its clients stay.
+// Isolate cuts the member off from the other members. Its clients remain connected.
 func (m *Member) Isolate() {
 	e := m.e
 	e.lock()
@@ -384,7 +382,8 @@ func (m *Member) Heal() {
 	e.seek()
 }
 
-// seeLinks makes a member that resumes or can be reached again detect what has ended meanwhile.
+// seeLinks makes a member that resumes or is reachable again detect which links have ended
+// meanwhile.
 func (m *Member) seeLinks() {
 	switch m.role {
 	case leading:
@@ -406,12 +405,12 @@ func (m *Member) seeLinks() {
 	}
 }
 
-// overdue reports whether a follower and its leader cannot reach each other and the sync limit is
-// over: it ended while one of them was paused and could not act.
+// overdue reports whether a follower and its leader cannot reach each other and the sync limit has
+// passed: the alarm rang while one of them was paused and could not act.
 func (m *Member) overdue() bool { return !m.linked() && !m.silenceAlarm.set }
 
-// Lag makes the member apply transactions so much later than they are committed. It has no effect
-// on a leader, and a member that joins a leader first applies all.
+// Lag makes the member apply transactions d after their commit. It has no effect on a leader. A
+// member that joins a leader applies everything first.
 func (m *Member) Lag(d time.Duration) {
 	m.e.lock()
 	defer m.e.unlock()
@@ -427,7 +426,7 @@ func (m *Member) linked() bool {
 		m.leader.role == leading && m.leader.followers[m]
 }
 
-// linkDown starts the time after which a follower and its leader drop each other.
+// linkDown sets the alarm at which a follower and its unreachable leader drop each other.
 func (m *Member) linkDown() {
 	if m.role != following || m.linked() || m.silenceAlarm.set {
 		return
@@ -436,7 +435,7 @@ func (m *Member) linkDown() {
 	m.silenceAlarm.at(m.heard + m.e.syncTimeout())
 }
 
-// lastContact returns when a leader last had a packet from its followers: at its last ping or
+// lastContact returns when a leader last exchanged a packet with its followers: at its last ping or
 // proposal.
 func (m *Member) lastContact() time.Duration { return max(m.contact, m.lastPing()) }
 
@@ -445,8 +444,7 @@ func (m *Member) lastPing() time.Duration {
 	return m.since + (m.e.now()-m.since)/half*half
 }
 
-// silence is the alarm of a follower and its leader that have received nothing from each other for
-// too long.
+// silence is the alarm at which a follower and its leader drop each other.
 func (m *Member) silence() {
 	if m.role != following || m.linked() {
 		return
@@ -456,14 +454,14 @@ func (m *Member) silence() {
 		delete(l.followers, m)
 		l.watchQuorum()
 	}
-	// A member that is paused acts when it resumes.
+	// A paused member acts when it resumes.
 	if m.alive && !m.paused {
 		m.e.note("member %d gives up member %d, its leader", m.id, l.id)
 		m.leave()
 	}
 }
 
-// lostLeader is called when the leader's process has ended or has stopped leading.
+// lostLeader is called on a follower when the leader's process has ended or has stopped leading.
 func (m *Member) lostLeader(l *Member) {
 	if !m.alive || m.role != following || m.leader != l {
 		return
@@ -475,13 +473,13 @@ func (m *Member) lostLeader(l *Member) {
 	m.leave()
 }
 
-// linkUp is called when a follower may reach its leader again before either has dropped the other.
+// linkUp is called when a follower may reach its leader again before they have dropped each other.
 func (m *Member) linkUp() {
 	if !m.linked() {
 		return
 	}
 	if m.silenceAlarm.set && m.leader.lastPing() > m.heard {
-		m.answerPing() // it was sent meanwhile, so it is ahead of all that is sent now
+		m.answerPing() // the ping was sent meanwhile, so it arrives before everything that is sent now
 	}
 	m.silenceAlarm.stop()
 	m.receive()
@@ -495,8 +493,8 @@ func (m *Member) linkUp() {
 	m.setPingAlarm()
 }
 
-// setPingAlarm ensures that the leader learns of a session in use with its next ping. The leader
-// pings twice a tick, but only a ping that transmits such sessions needs to take place.
+// setPingAlarm makes the leader's next ping collect the sessions in use. The leader pings twice a
+// tick, but a ping that collects nothing need not take place.
 func (m *Member) setPingAlarm() {
 	if m.role == following && len(m.touched) > 0 && m.linked() {
 		half := m.e.cfg.Tick / 2
@@ -517,7 +515,7 @@ func (m *Member) ping() {
 	}
 }
 
-// answerPing tells the leader of the sessions in use.
+// answerPing reports the sessions in use to the leader.
 func (m *Member) answerPing() {
 	for _, id := range sortedKeys(m.touched) {
 		m.leader.touchSession(id, m.touched[id])
@@ -525,7 +523,7 @@ func (m *Member) answerPing() {
 	clear(m.touched)
 }
 
-// hasQuorum reports whether a majority can receive what the leader proposes now.
+// hasQuorum reports whether a majority can receive the leader's proposals.
 func (m *Member) hasQuorum() bool {
 	if len(m.e.members) == 1 {
 		return true
@@ -539,8 +537,8 @@ func (m *Member) hasQuorum() bool {
 	return n >= m.e.quorum()
 }
 
-// watchQuorum is called when the followers of a leader have changed. A leader looks once a tick
-// whether it still has enough.
+// watchQuorum is called when the followers of a leader have changed. A leader checks once a tick
+// whether it has enough.
 func (m *Member) watchQuorum() {
 	if m.role != leading || m.paused {
 		return
@@ -577,7 +575,6 @@ func (m *Member) pump() {
 	}
 }
 
-// openSession asks the leader for a new session.
 func (m *Member) openSession(c *conn) {
 	r := &request{c: c, from: m, op: jute.OpCreateSession, session: c.session}
 	if m.role == leading {
@@ -586,14 +583,14 @@ func (m *Member) openSession(c *conn) {
 	m.toLeader(r, (*Member).process)
 }
 
-// resumeSession asks the leader whether the session is alive. A leader decides alone, and so may be
-// wrong if it has been deposed.
+// resumeSession asks the leader whether the session is alive. A leader decides alone, so a deposed
+// leader may be wrong.
 func (m *Member) resumeSession(c *conn) {
 	r := &request{c: c, from: m, session: c.session}
 	m.toLeader(r, (*Member).validateSession)
 }
 
-// validateSession is the leader's. The session belongs to the member where the client is now.
+// validateSession runs on the leader. The session then belongs to the member of this connection.
 func (m *Member) validateSession(r *request) {
 	valid := m.touchSession(r.session, r.c.timeout)
 	if valid {
@@ -602,7 +599,8 @@ func (m *Member) validateSession(r *request) {
 	r.c.establish(valid)
 }
 
-// setIdleAlarm: a member closes connections that have been silent for too long by itself.
+// setIdleAlarm sets the alarm at which the member closes the connection if it has been silent for
+// too long.
 func (m *Member) setIdleAlarm(c *conn) { m.idleAlarm.before(c.idleUntil()) }
 
 func (c *conn) idleUntil() time.Duration {
@@ -623,8 +621,8 @@ func (m *Member) closeIdle() {
 	}
 }
 
-// setContainerAlarm sets the next time at which a leader looks for containers and nodes with a time
-// to live to delete, while there are any.
+// setContainerAlarm sets the time at which a leader next deletes containers and nodes with a time
+// to live, while there are any.
 func (m *Member) setContainerAlarm() {
 	if m.role != leading || len(m.tree.containers) == 0 || m.containerAlarm.set {
 		return
@@ -633,7 +631,7 @@ func (m *Member) setContainerAlarm() {
 	m.containerAlarm.at(m.since + ((m.e.now()-m.since)/every+1)*every)
 }
 
-// sweepPause is what ZooKeeper leaves between the deletes of containers, at 10,000 a minute.
+// sweepPause is ZooKeeper's pause between deletes of containers: 10,000 a minute.
 const sweepPause = 6 * time.Millisecond
 
 func (m *Member) sweepContainers() {
@@ -655,8 +653,8 @@ func (m *Member) sweepContainers() {
 	m.setContainerAlarm()
 }
 
-// worn lists what has served: containers that had children and have none, and nodes whose time to
-// live is over.
+// worn lists the containers that had children and have none, and the nodes whose time to live has
+// passed.
 func (m *Member) worn() []string {
 	now := time.Now().UnixMilli()
 	var paths []string

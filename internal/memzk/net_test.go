@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// pipe is a connection in memory with a buffer: unlike net.Pipe's, its Write never blocks.
+// pipe is a connection in memory with a buffer: unlike net.Pipe, its Write never blocks.
 type pipe struct {
 	in, out *stream
 }

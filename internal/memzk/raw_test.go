@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// raw speaks the protocol packet by packet, for what the client cannot express.
+// raw sends and receives packets, for what the zk client cannot express.
 type raw struct {
 	t       testing.TB
 	nc      net.Conn
@@ -73,7 +73,7 @@ func (r *raw) receive() []byte {
 	return b
 }
 
-// shake is the handshake. It returns false if the session is over or the connection ends.
+// shake performs the handshake. It returns false if the session has ended or the connection ends.
 func (r *raw) shake(seen, session int64, secret []byte, timeout time.Duration) bool {
 	r.t.Helper()
 	r.sendConnect(seen, session, secret, timeout)
@@ -106,7 +106,7 @@ func (r *raw) request(xid, op int32, body []byte) {
 	r.send(append(jute.AppendInt32(jute.AppendInt32(nil, xid), op), body...))
 }
 
-// next is the next packet. Code 1 says that the connection has ended.
+// next returns the next packet. Code 1 means that the connection has ended.
 func (r *raw) next() packet {
 	r.t.Helper()
 	b := r.receive()
@@ -129,7 +129,7 @@ func (r *raw) call(op int32, body []byte) packet {
 	return r.next()
 }
 
-// silent reports whether no packet arrives for so long.
+// silent reports whether no packet arrives for d.
 func (r *raw) silent(d time.Duration) bool {
 	r.t.Helper()
 	r.nc.SetReadDeadline(time.Now().Add(d))
@@ -139,8 +139,8 @@ func (r *raw) silent(d time.Duration) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// ended reports whether the connection ends within that time, without a packet. Even if that is no
-// time, goroutines that are ending it can finish.
+// ended reports whether the connection ends within d, without a packet. Even if d is 0, goroutines
+// that are ending it can finish.
 func (r *raw) ended(d time.Duration) bool {
 	r.t.Helper()
 	r.nc.SetReadDeadline(time.Now().Add(d + time.Millisecond))

@@ -8,18 +8,18 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// request is one that waits for something: for the leader, for its transaction to be applied, or
-// for its turn.
+// request is a client's request that waits for the leader, for its transaction to be applied, or
+// for the replies before it.
 type request struct {
-	c       *conn   // nil: the leader's own
-	from    *Member // where it came in
+	c       *conn   // nil: the leader's own request
+	from    *Member // the member of the client
 	xid, op int32
 	session int64
 	body    []byte
-	path    string // of the leader's own jute.OpDeleteContainer
+	path    string // for the leader's own jute.OpDeleteContainer
 	read    bool
 	done    bool
-	barrier int // of a sync: answered when so much of the log is applied
+	barrier int // for a sync: answered when the log is applied up to this index
 	res     result
 }
 
@@ -45,10 +45,10 @@ func (m *Member) isRead(op int32) bool {
 	return false
 }
 
-// submit is where a client's request begins.
+// submit handles a client's request.
 func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	if !m.touch(c) {
-		return // the session is over: no answer, the connection will be closed
+		return // the session has ended: no answer, and the connection will be closed
 	}
 	c.lastXid = xid
 	switch {
@@ -61,7 +61,7 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 		m.toLeader(r, (*Member).process)
 	case op == jute.OpSync && m.role == following:
 		r := &request{c: c, from: m, xid: xid, op: op, session: c.session, body: body, barrier: -1}
-		r.keep() // its path is in the reply, which may come after later packets
+		r.keep() // the reply has the path, and later packets overwrite the buffer
 		c.enqueue(r)
 		m.syncs = append(m.syncs, r)
 		m.toLeader(r, (*Member).processSync)
@@ -74,8 +74,8 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	}
 }
 
-// touch records at the leader's timer that the session is in use: at once if this member leads,
-// else with the answer to the leader's next ping.
+// touch reports to the leader that the session is in use: at once if this member leads, otherwise
+// with the answer to the leader's next ping.
 func (m *Member) touch(c *conn) bool {
 	if m.role == leading {
 		return m.touchSession(c.session, c.timeout)
@@ -85,8 +85,8 @@ func (m *Member) touch(c *conn) bool {
 	return true
 }
 
-// toLeader makes the leader do something with the request: now, when it can be reached again, or
-// never, when this member drops the leader.
+// toLeader makes the leader handle the request: now, or when it is reachable again. If this member
+// drops the leader first, the request is dropped.
 func (m *Member) toLeader(r *request, do func(leader *Member, r *request)) {
 	switch {
 	case m.role == leading:
@@ -99,7 +99,7 @@ func (m *Member) toLeader(r *request, do func(leader *Member, r *request)) {
 	}
 }
 
-// process is the leader's: it turns the request into a transaction and commits that.
+// process runs on the leader: it turns the request into a transaction and commits it.
 func (m *Member) process(r *request) {
 	if len(m.stalled) > 0 || !m.hasQuorum() {
 		r.keep()
@@ -108,10 +108,10 @@ func (m *Member) process(r *request) {
 	}
 	x, code := m.prepare(r)
 	if code != jute.CodeOK {
-		// It could not be read, and makes no transaction.
+		// The request could not be decoded, and is not a transaction.
 		kind := jute.OpError
 		if r.op == jute.OpMulti && !m.e.behavior.wholeRequests {
-			kind = jute.OpMulti // ZooKeeper finds out when it has begun its answer
+			kind = jute.OpMulti // ZooKeeper detects this when it has begun its answer
 		}
 		r.finish(result{kind: kind, code: code})
 		return
@@ -119,8 +119,8 @@ func (m *Member) process(r *request) {
 	m.commit(x, r)
 }
 
-// processSync is the leader's: the member may answer when it has applied all that was committed. It
-// needs no majority, unless writes wait for one.
+// processSync runs on the leader: the member may answer when it has applied everything that was
+// committed. A sync needs no majority, unless writes wait for one.
 func (m *Member) processSync(r *request) {
 	if len(m.stalled) > 0 {
 		r.keep()
@@ -140,7 +140,7 @@ func (m *Member) finishSyncs() {
 	}
 }
 
-// finish is called at the member where the request came in, when it has applied the transaction.
+// finish is called on the client's member when it has applied the transaction.
 func (r *request) finish(res result) {
 	r.res, r.done = res, true
 	if r.c == nil || r.c.closed {
@@ -153,8 +153,9 @@ func (r *request) finish(res result) {
 	r.c.drain()
 }
 
-// prepare validates a request against the leader's state, which is that after all transactions. A
-// request that fails is a transaction, too. The code is for a request that cannot be read.
+// prepare validates a request against the leader's state, which is the state after all
+// transactions. A request that fails is a transaction, too. If the request cannot be decoded,
+// prepare returns a code instead of a transaction.
 func (m *Member) prepare(r *request) (*txn, int32) {
 	x := &txn{kind: jute.OpError, session: r.session}
 	switch r.op {
@@ -165,10 +166,10 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 		return m.closeTxn(r.session), jute.CodeOK
 	case jute.OpReconfig:
 		d := jute.Decoder{Rest: r.body}
-		d.Bytes() // members that join
-		d.Bytes() // that leave
-		d.Bytes() // that are there
-		d.Int64() // the version to change
+		d.Bytes() // joining members
+		d.Bytes() // leaving members
+		d.Bytes() // new members
+		d.Int64() // version of the configuration
 		if d.Bad {
 			return nil, jute.CodeMarshalling
 		}
@@ -188,7 +189,7 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 		switch d := (jute.Decoder{Rest: r.body}); {
 		case r.c == nil:
 		case !m.e.behavior.wholeRequests:
-			path = "" // ZooKeeper takes the whole packet for the path, which so is never valid
+			path = "" // ZooKeeper takes the whole packet for the path, which is never valid
 		default:
 			if path = d.Text(); d.Failed() {
 				return m.garbled(r, x, &d)
@@ -201,7 +202,7 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 	o := readOp(&d, r.op)
 	if d.Failed() {
 		if isCreate(r.op) && !d.Bad {
-			// The flags are looked at before the path is missed.
+			// The flags are checked before the path is missed.
 			if code := draft.flags(o.flags, o.ttl); code != jute.CodeOK {
 				x.code = code
 				return x, jute.CodeOK
@@ -221,14 +222,14 @@ func isCreate(op int32) bool {
 	return op == jute.OpCreate || op == jute.OpCreate2 || op == jute.OpCreateContainer || op == jute.OpCreateTTL
 }
 
-// garbled is the end of a write that cannot be understood.
+// garbled returns the transaction, or the code, for a write that cannot be decoded.
 func (m *Member) garbled(r *request, x *txn, d *jute.Decoder) (*txn, int32) {
 	if m.e.behavior.wholeRequests && (d.Bad || r.op == jute.OpDeleteContainer) {
 		return nil, jute.CodeMarshalling
 	}
 	x.code = jute.CodeMarshalling
 	if !d.Bad && (r.op == jute.OpSetData || r.op == jute.OpSetACL || r.op == jute.OpCheck) {
-		x.code = jute.CodeBadArguments // these look at the path first
+		x.code = jute.CodeBadArguments // these check the path first
 	}
 	return x, jute.CodeOK
 }
@@ -244,7 +245,7 @@ func (m *Member) finishTxn(x *txn, y txn, code int32) *txn {
 	return x
 }
 
-// op is a write as a client sends it, alone or in a multi.
+// op is a write, alone or in a multi.
 type op struct {
 	kind    int32
 	path    string
@@ -255,7 +256,7 @@ type op struct {
 	flags   int32
 	ttl     int64
 	version int32
-	misfit  bool // in a multi: of a kind that its record is not made for
+	misfit  bool // in a multi: the flags do not fit the type of request
 }
 
 func readOp(d *jute.Decoder, kind int32) op {
@@ -293,14 +294,14 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 	return d.create(who, o.kind, o.path, o.data, o.acl, o.flags, o.ttl)
 }
 
-// prepareMulti validates each operation with the effects of those before it. If one fails, none
-// takes place, and the transaction says which.
+// prepareMulti validates each operation with the effects of the operations before it. If an
+// operation fails, the transaction has only its error.
 func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int32) {
 	whole := &txn{kind: jute.OpError, session: r.session, code: jute.CodeMarshalling}
 	ops, ok := m.readMulti(r.body)
 	if !ok {
 		if len(ops) > 0 && ops[len(ops)-1].noACL {
-			// ZooKeeper stumbles over it before it takes a zxid.
+			// ZooKeeper fails before it takes a zxid.
 			return nil, jute.CodeMarshalling
 		}
 		return whole, jute.CodeOK
@@ -339,13 +340,13 @@ func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int
 	return x, jute.CodeOK
 }
 
-// readMulti returns the operations up to the one that cannot be read, if there is one: that with it
-// when its ACL is at fault.
+// readMulti returns the operations. If an operation cannot be decoded, it returns the operations
+// before it, and includes that operation if its ACL is at fault.
 func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 	d := jute.Decoder{Rest: body}
 	for {
 		kind, done := d.Int32(), d.Bool()
-		d.Int32() // a result code, which requests have no use for
+		d.Int32() // a result code, without a meaning in requests
 		if d.Bad {
 			return nil, false
 		}
@@ -373,7 +374,7 @@ func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 	}
 }
 
-// inMulti: in a multi, the flags of a create decide what kind of request it is.
+// inMulti returns the operation as it is in a multi: there the flags of a create decide its kind.
 func (m *Member) inMulti(o op) (op, bool) {
 	timed := o.flags == jute.FlagTTL || o.flags == jute.FlagTTLSequential
 	known := o.flags >= jute.FlagPersistent && o.flags <= jute.FlagTTLSequential
@@ -409,7 +410,7 @@ func (c *conn) answerWrite(r *request) {
 	res := &r.res
 	c.lastZxid = zxid
 	if res.code == jute.CodeSessionMoved || movedInMulti(res) {
-		// A client that has moved must not get the reply here: the connection just ends.
+		// A client that has moved must not receive the reply here: the connection just ends.
 		c.end()
 		return
 	}
@@ -418,7 +419,7 @@ func (c *conn) answerWrite(r *request) {
 		return
 	}
 	if r.op == jute.OpCheck {
-		return // ZooKeeper fails to encode this reply, and sends none
+		return // ZooKeeper fails to encode this reply and sends none
 	}
 	var start int
 	c.out, start = startReply(c.out, r.xid, zxid, res.code)
@@ -464,7 +465,7 @@ func appendMultiHeader(b []byte, kind int32, done bool, code int32) []byte {
 func appendSubResult(b []byte, r *result) []byte {
 	kind := r.kind
 	if kind == jute.OpCreateContainer || kind == jute.OpCreateTTL {
-		kind = jute.OpCreate2 // which has the same result
+		kind = jute.OpCreate2 // the results are alike
 	}
 	b = appendMultiHeader(b, kind, false, r.code)
 	switch r.kind {
@@ -481,11 +482,11 @@ func appendSubResult(b []byte, r *result) []byte {
 	return b
 }
 
-// answerRead reads the member's own state.
+// answerRead answers a read from the member's own state.
 func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	zxid := m.tree.zxid
 	c.lastZxid = zxid
-	// Only the leader knows where a session is: at another member reads go on until the connection
+	// Only the leader knows where a session is: another member answers reads until the connection
 	// ends.
 	if m.role == leading {
 		switch code := m.tracker.check(c.session, m); code {
@@ -502,7 +503,8 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 		c.reply(jute.XidPing, zxid, jute.CodeOK)
 		return
 	}
-	// Events that the request causes come before its reply, so the reply is made aside.
+	// The events that the request causes come before its reply, so the reply is built in another
+	// buffer.
 	reply, start := startReply(m.e.scratch[:0], xid, zxid, jute.CodeOK)
 	d := jute.Decoder{Rest: body}
 	reply, code := m.readReply(reply, c, op, &d)
@@ -523,7 +525,7 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	c.wrote()
 }
 
-// readReply appends the body of the reply, if the code is OK and the request could be read.
+// readReply appends the body of the reply, or returns a code.
 func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte, int32) {
 	switch op {
 	case jute.OpExists:
@@ -689,8 +691,8 @@ func appendIdentities(b []byte, auth []ident) []byte {
 	return b
 }
 
-// setWatches is what a client sends after it has connected again: the watches it had, and the last
-// zxid it has seen. The events since then are sent at once.
+// setWatches handles the request that a client sends after a reconnect, with its watches and the
+// last zxid that it has seen. It sends the events since then at once.
 func (m *Member) setWatches(c *conn, op int32, d *jute.Decoder) int32 {
 	seen := d.Int64()
 	data, exist, child := d.Texts(), d.Texts(), d.Texts()
@@ -761,8 +763,8 @@ func (m *Member) addWatch(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 	return jute.AppendInt32(b, jute.CodeOK), jute.CodeOK
 }
 
-// multiRead answers each of several reads with a result or an error of its own. Like ZooKeeper it
-// sends what it has when it comes upon something else than a read.
+// multiRead answers each of several reads with a result or an error. Like ZooKeeper it returns the
+// results so far if an operation is not a read.
 func (m *Member) multiRead(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 	ops, ok := readMultiRead(d)
 	if !ok {

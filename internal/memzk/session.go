@@ -9,19 +9,19 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// session is what the leader knows of a session, in its memory only: a new leader starts all timers
-// with a full timeout.
+// session is the leader's state of a session, in memory only: a new leader starts all sessions with
+// a full timeout.
 type session struct {
 	id      int64
-	timeout time.Duration // that was counted last
+	timeout time.Duration // as last reported
 	expires time.Duration // since the start of the ensemble
 	closing bool
-	expired bool    // closing, because its time has come
-	owner   *Member // the member that the client is connected to; nil: not seen since the leader leads
+	expired bool    // closing because its timeout has passed
+	owner   *Member // the member to which the client is connected; nil: not seen by this leader
 }
 
-// tracker times the sessions. A session expires at the end of a bucket: the first multiple of a
-// tick that is later than its last use plus its timeout.
+// tracker times the sessions. A session expires at the first multiple of a tick after its last use
+// plus its timeout.
 type tracker struct {
 	sessions map[int64]*session
 	tick     time.Duration
@@ -33,7 +33,6 @@ func newTracker(tick time.Duration) *tracker {
 
 func (t *tracker) bucket(at time.Duration) time.Duration { return (at/t.tick + 1) * t.tick }
 
-// track starts a session's timer, or moves it.
 func (t *tracker) track(id int64, now, timeout time.Duration) *session {
 	s := t.sessions[id]
 	if s == nil {
@@ -44,7 +43,7 @@ func (t *tracker) track(id int64, now, timeout time.Duration) *session {
 	return s
 }
 
-// touch is called with each request and ping. It returns false for a session that is over or
+// touch is called for each request and ping. It returns false for a session that has ended or is
 // closing.
 func (t *tracker) touch(id int64, now, timeout time.Duration) bool {
 	s := t.sessions[id]
@@ -55,7 +54,7 @@ func (t *tracker) touch(id int64, now, timeout time.Duration) bool {
 	return true
 }
 
-// check is asked for each request, after touch, with the member that the request came by.
+// check is called for each request, after touch, with the member that received the request.
 func (t *tracker) check(id int64, owner *Member) int32 {
 	s := t.sessions[id]
 	switch {
@@ -75,8 +74,7 @@ func (t *tracker) setOwner(id int64, owner *Member) {
 	}
 }
 
-// due marks the sessions whose time has come as closing, if they are such ones. Their order is a
-// matter of chance.
+// due marks the expired sessions that satisfy such as closing, and returns them in random order.
 func (t *tracker) due(now time.Duration, such func(id int64) bool, random *rand.Rand) []int64 {
 	var ids []int64
 	for id, s := range t.sessions {
@@ -90,7 +88,7 @@ func (t *tracker) due(now time.Duration, such func(id int64) bool, random *rand.
 	return ids
 }
 
-// next is when the first session expires if it is not used again.
+// next returns when the first session expires if no session is used again.
 func (t *tracker) next() (at time.Duration, ok bool) {
 	for _, s := range t.sessions {
 		if !s.closing && (!ok || s.expires < at) {
@@ -100,7 +98,7 @@ func (t *tracker) next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// password of a session. All members know it, and no client can guess it.
+// password returns a session's password. All members compute the same, and no client can guess it.
 func (e *Ensemble) password(id int64) (p [16]byte) {
 	r := rand.New(rand.NewPCG(e.secret, uint64(id)))
 	for i := 0; i < len(p); i += 8 {
@@ -112,13 +110,13 @@ func (e *Ensemble) password(id int64) (p [16]byte) {
 	return p
 }
 
-// clampTimeout is the timeout that the member grants to a client that asks for one.
+// clampTimeout returns the timeout that the member grants to a client that asks for ms.
 func (m *Member) clampTimeout(ms int32) time.Duration {
 	return max(m.minSession, min(m.maxSession, time.Duration(ms)*time.Millisecond))
 }
 
-// firstSession is where a member starts to count, as ZooKeeper does: its number, and the time. The
-// rest is free, for the number of the ensemble.
+// firstSession returns the member's first session id, as in ZooKeeper: the member's number and the
+// time. Bits that ZooKeeper does not use hold the ensemble's number.
 func (e *Ensemble) firstSession(member int, now time.Time) int64 {
 	return int64(member)<<56 | int64(uint64(now.UnixMilli())<<24>>8) | int64(e.cfg.Number&15)<<12
 }
@@ -133,8 +131,8 @@ func (m *Member) startSessions() {
 	m.setSessionAlarm()
 }
 
-// touchSession moves the session's timer, to an earlier time if the timeout is shorter than the
-// last one. It returns false for a session that is over or closing.
+// touchSession moves the session's timer, to an earlier time if the timeout is shorter than before.
+// It returns false for a session that has ended or is closing.
 func (m *Member) touchSession(id int64, timeout time.Duration) bool {
 	if !m.tracker.touch(id, m.e.now(), timeout) {
 		return false
@@ -143,7 +141,7 @@ func (m *Member) touchSession(id int64, timeout time.Duration) bool {
 	return true
 }
 
-// forgetSession is called when the end of the session has been committed.
+// forgetSession is called when the end of the session was committed.
 func (m *Member) forgetSession(id int64) {
 	s, told := m.tracker.sessions[id], m.e.cfg.Expired
 	if s != nil && s.expired && told != nil {
@@ -152,8 +150,8 @@ func (m *Member) forgetSession(id int64) {
 	delete(m.tracker.sessions, id)
 }
 
-// setSessionAlarm is called when a timer may have become the first. Where one is moved away, the
-// alarm comes too early, once, and is set again.
+// setSessionAlarm sets the alarm for the first timer. If that timer is moved later, the alarm rings
+// once too early and is set again.
 func (m *Member) setSessionAlarm() {
 	if at, ok := m.tracker.next(); ok {
 		m.sessionAlarm.at(at)
@@ -162,14 +160,13 @@ func (m *Member) setSessionAlarm() {
 	}
 }
 
-// trackSession starts the timer of a session that a client of this or of another member opens.
+// trackSession starts the timer of a session that a client of this or another member opens.
 func (m *Member) trackSession(id int64, timeout time.Duration, owner *Member) {
 	s := m.tracker.track(id, m.e.now(), timeout)
 	s.owner = owner
 	m.sessionAlarm.before(s.expires)
 }
 
-// expireSessions is the session alarm of a leader.
 func (m *Member) expireSessions() { m.expire(func(int64) bool { return true }) }
 
 func (m *Member) expire(such func(id int64) bool) {
@@ -189,7 +186,7 @@ func (m *Member) endSession(id int64) {
 	m.process(&request{from: m, op: jute.OpCloseSession, session: id})
 }
 
-// closeTxn ends a session: one transaction deletes all its nodes.
+// closeTxn returns the transaction that ends a session and deletes all its nodes.
 func (m *Member) closeTxn(id int64) *txn {
 	if s := m.tracker.sessions[id]; s != nil {
 		s.closing = true
@@ -199,7 +196,7 @@ func (m *Member) closeTxn(id int64) *txn {
 	return &txn{kind: jute.OpCloseSession, session: id, paths: paths}
 }
 
-// sortedKeys is for answers that must not depend on the order of a map.
+// sortedKeys makes results independent of the order of a map.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))
 	for k := range m {

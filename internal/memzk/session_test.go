@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// A session ends at the first multiple of a tick that is later than its last use plus its timeout.
+// A session expires at the first multiple of a tick after its last use plus its timeout.
 func TestSessionsExpireInTheirBucket(t *testing.T) {
 	for name, c := range map[string]struct {
 		tick, timeout, used, over time.Duration
@@ -46,7 +46,7 @@ func TestSessionsExpireInTheirBucket(t *testing.T) {
 				if len(e.Nodes()) != 2 {
 					t.Fatal("the session ended too early")
 				}
-				// Both nodes go with one transaction.
+				// One transaction deletes both nodes.
 				before := m.Zxid()
 				if kind, path := other.next().event(); kind != eventDeleted || path != "/a" {
 					t.Errorf("event %d of %s", kind, path)
@@ -97,7 +97,7 @@ func TestHandshakes(t *testing.T) {
 		if unknown.shake(0, r.session+1000, r.secret, 10*time.Second) || !unknown.ended(0) {
 			t.Error("a session that never was")
 		}
-		// A new timeout is agreed each time.
+		// Each connection is granted a new timeout.
 		next = rawTo(t, m)
 		if !next.shake(0, r.session, r.secret, 30*time.Second) || next.timeout != 30000 {
 			t.Errorf("timeout %d", next.timeout)
@@ -105,8 +105,8 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
-// A member that is restarted with other limits grants other timeouts, also to a session that is
-// there, and the others do not.
+// A member that is restarted with other limits grants other timeouts, also to an existing session.
+// The other members do not.
 func TestMembersGrantTimeoutsByTheirOwnLimits(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		f.Kill()
@@ -129,8 +129,8 @@ func TestMembersGrantTimeoutsByTheirOwnLimits(t *testing.T) {
 	})
 }
 
-// The leader counts the timeout of the connection of which it hears last, and that may be one that
-// the client has left.
+// The leader applies the timeout of the connection that was reported last, which the client may
+// have left.
 func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 	type end struct {
 		session int64
@@ -141,13 +141,13 @@ func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 	bubble(t, cfg, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
 		r := rawSession(t, m[0], 4*time.Second)
-		time.Sleep(100 * time.Millisecond) // virtual: its session is not as old as the next touch
+		time.Sleep(100 * time.Millisecond) // virtual: the session is older than the touch
 		r.call(jute.OpPing, nil)
 		moved := rawTo(t, m[2])
 		if !moved.shake(0, r.session, r.secret, 40*time.Second) || moved.timeout != 40000 {
 			t.Fatalf("granted %d ms by the leader", moved.timeout)
 		}
-		time.Sleep(5800 * time.Millisecond) // virtual: the first member has reported the session at a second
+		time.Sleep(5800 * time.Millisecond) // virtual: the first member has reported the session at 1 s
 		if len(e.Sessions()) != 1 {
 			t.Fatalf("after %v: the session has ended", e.now())
 		}
@@ -159,7 +159,7 @@ func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 	})
 }
 
-// Clients that know of read-only servers send a byte more, and get one.
+// Clients that know of read-only servers send one byte more, and receive one more.
 func TestAHandshakeWithTheReadOnlyByte(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		r := rawTo(t, e.Members()[0])
@@ -192,8 +192,8 @@ func TestTheEndOfASession(t *testing.T) {
 	})
 }
 
-// A member closes a connection that has been silent for its timeout by itself, in buckets of ten
-// seconds, whatever the leader knows.
+// A member itself closes a connection that was silent for its timeout, in buckets of ten seconds,
+// whatever the leader has recorded.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	bubble(t, Config{Members: 3}, func(t *testing.T, e *Ensemble) {
 		f := e.Members()[0]
@@ -201,7 +201,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		if !shy.silent(19*time.Second) || !shy.ended(time.Second) {
 			t.Errorf("a connection without a handshake, after %v", e.now())
 		}
-		r := rawSession(t, f, 12*time.Second) // at 20 s, and expired at 34 s if the leader learns of it
+		r := rawSession(t, f, 12*time.Second) // closed at 20 s; the leader would expire it at 34 s
 		f.Isolate()
 		e.Elect(e.Members()[1])
 		if !r.ended(10 * time.Second) {
@@ -263,7 +263,7 @@ func TestARestartKeepsTheData(t *testing.T) {
 		if m.Zxid() != zxid || m.Watches() != 0 || e.Leader() != m {
 			t.Errorf("zxid %d, before %d; %d watches", m.Zxid(), zxid, m.Watches())
 		}
-		// The session has its full time again.
+		// The session has its full timeout again.
 		time.Sleep(3 * time.Second)
 		next, ok := r.again(m, zxid)
 		if !ok || !next.exists("/a") {
@@ -295,7 +295,7 @@ func TestStop(t *testing.T) {
 		if !late.ended(time.Second) {
 			t.Error("a stopped ensemble serves")
 		}
-		// Requests for it have no effect, and leave no timer.
+		// Requests to a stopped ensemble have no effect, and leave no timer.
 		for _, m := range m {
 			m.Resume()
 			m.Heal()
@@ -379,7 +379,7 @@ func TestWords(t *testing.T) {
 			if got, err := m[0].Word(word); err != nil || !strings.Contains(got, want) {
 				t.Errorf("%s: %q, %v", word, got, err)
 			}
-			// Over a connection it is the same, and the connection ends.
+			// A connection returns the same answer, and then ends.
 			c := rawTo(t, m[0])
 			c.nc.Write([]byte(word))
 			answer, err := io.ReadAll(c.nc)
@@ -404,12 +404,12 @@ func TestWords(t *testing.T) {
 	})
 }
 
-// The client receives everything that was sent before the connection ends, even when another
-// goroutine than the one that reads requests is writing it.
+// The client receives everything that was sent before the connection ends, even if another
+// goroutine than the reading goroutine writes it.
 func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]
-		near, far := net.Pipe() // whose Write returns when all has been read
+		near, far := net.Pipe() // its Write returns when all bytes have been read
 		t.Cleanup(func() { near.Close() })
 		go m.ServeConn(far)
 		slow, other := &raw{t: t, nc: near}, rawSession(t, m, 4*time.Second)
@@ -417,9 +417,9 @@ func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 			t.Fatal("no session")
 		}
 		slow.call(jute.OpExists, pathBody("/", true))
-		synctest.Wait() // the reading goroutine is back from its write, so the event is not left to it
+		synctest.Wait() // the reading goroutine has finished its write, so it does not write the event
 		other.call(jute.OpSetData, setBody("/", "x", -1))
-		synctest.Wait() // the writing goroutine is at the event
+		synctest.Wait() // the writing goroutine writes the event
 		slow.request(9, jute.OpCloseSession, nil)
 		synctest.Wait()
 		if p := slow.next(); p.xid != jute.XidEvent {
@@ -434,7 +434,7 @@ func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 	})
 }
 
-// All followers tell the leader of a session that was created, with their next answers.
+// All followers report a new session with their next answers.
 func TestTheCreationOfASessionIsReported(t *testing.T) {
 	for members, end := range map[int]time.Duration{1: 12 * time.Second, 3: 14 * time.Second} {
 		bubble(t, Config{Members: members}, func(t *testing.T, e *Ensemble) {

@@ -8,14 +8,13 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// Owners of nodes that are not ephemeral and go away by themselves, too.
+// Owners of containers and of nodes with a time to live.
 const (
 	ownerContainer = int64(-1 << 63)
 	ownerTTL       = int64(-1 << 56) // the lower bits are the time to live in milliseconds
 	maxTTL         = int64(1<<40 - 1)
 )
 
-// kindOfOwner tells ephemeral nodes from containers and nodes with a time to live.
 type kindOfOwner uint8
 
 const (
@@ -45,17 +44,17 @@ type stat struct {
 	dataLength, numChildren     int32
 }
 
-// node is a znode. creates is what ZooKeeper keeps as cversion: how many children have been
-// created. It is the number of the next sequential child. A Stat shows another figure.
+// node is a znode. creates is the number of children that have been created, which ZooKeeper stores
+// as cversion. It is also the number of the next sequential child. A Stat shows another cversion.
 type node struct {
 	path     string
 	parent   *node
 	slot     int    // in parent.children
-	born     int64  // the number of the parent's children before it, those that are gone included
+	born     int64  // how many children the parent had before it, deleted ones included
 	hash     uint32 // of the name
 	children []*node
-	births   int64  // how many children there have been
-	table    uint32 // how many buckets the table of their names has in ZooKeeper
+	births   int64  // how many children it has had
+	table    uint32 // how many buckets ZooKeeper's hash table of the children's names has
 	mine     int    // index in the list of its session's ephemeral nodes
 
 	data              []byte
@@ -79,30 +78,30 @@ func (n *node) stat() stat {
 		czxid: n.czxid, mzxid: n.mzxid, pzxid: n.pzxid,
 		ctime: n.ctime, mtime: n.mtime,
 		version: n.version, aversion: n.aversion,
-		// For each create there has been a delete, but for the children that are there.
+		// Each create but those of the present children was followed by a delete.
 		cversion: n.creates*2 - int32(len(n.children)),
 		owner:    owner, dataLength: int32(len(n.data)), numChildren: int32(len(n.children)),
 	}
 }
 
-// txn is one entry of the log. All members share it, and none changes it.
+// txn is an entry of the log. All members share it; it is immutable.
 type txn struct {
 	kind    int32 // a type of request, or jute.OpError
 	zxid    int64
 	time    int64 // in milliseconds since 1970
 	session int64
-	code    int32 // of jute.OpError
+	code    int32 // for jute.OpError
 	path    string
 	data    []byte
 	acl     []acl
-	owner   int64    // of a created node
-	version int32    // the new version, aversion, or count of creates of the parent
-	timeout int32    // of a new session, in milliseconds
-	subs    []txn    // of a multi
-	paths   []string // of a closed session: its ephemeral nodes, in the order in which they go
+	owner   int64    // owner of a created node
+	version int32    // the new version or aversion, or the parent's new count of creates
+	timeout int32    // timeout of a new session, in milliseconds
+	subs    []txn    // operations of a multi
+	paths   []string // ephemeral nodes of a closed session, in the order of their deletion
 }
 
-// result is what a member sends the client of a transaction.
+// result is the content of a reply.
 type result struct {
 	kind int32
 	code int32
@@ -119,10 +118,10 @@ type tree struct {
 	containers map[string]*node // containers and nodes with a time to live
 	sessions   map[int64]int32  // timeouts in milliseconds
 	zxid       int64            // of the last transaction
-	watches    *watches         // what fires; nil in a tree that only keeps state
+	watches    *watches         // fired by apply; nil in a tree without clients
 }
 
-// newTree is what a fresh server has.
+// newTree returns the state of a fresh server.
 func newTree() *tree {
 	t := &tree{
 		nodes:      map[string]*node{},
@@ -131,7 +130,7 @@ func newTree() *tree {
 		sessions:   map[int64]int32{},
 	}
 	t.root = &node{path: "/", acl: openACL, data: []byte{}}
-	// ZooKeeper knows its root by two names.
+	// ZooKeeper has its root under two names.
 	t.nodes["/"], t.nodes[""] = t.root, t.root
 	for _, path := range []string{"/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
 		n := &node{path: path, acl: openACL, data: []byte{}}
@@ -143,7 +142,7 @@ func newTree() *tree {
 	return t
 }
 
-// clone is a snapshot. Nodes are copied; data and ACLs never change in place.
+// clone returns a copy. Nodes are copied; data and ACLs are immutable.
 func (t *tree) clone() *tree {
 	c := &tree{
 		nodes:      make(map[string]*node, len(t.nodes)),
@@ -181,7 +180,7 @@ func (t *tree) copyNode(n, parent *node) *node {
 	return &c
 }
 
-// parentOf is "" for a child of the root.
+// parentOf returns the parent's path, "" for a child of the root.
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 func (n *node) adopt(child *node) {
@@ -194,7 +193,7 @@ func (n *node) adopt(child *node) {
 	}
 }
 
-// disown fills the gap with the last child: the order of children says nothing.
+// disown fills the gap with the last child: the order of children has no meaning.
 func (n *node) disown(child *node) {
 	last := len(n.children) - 1
 	n.children[child.slot] = n.children[last]
@@ -203,21 +202,21 @@ func (n *node) disown(child *node) {
 	n.children = n.children[:last]
 }
 
-// smallestTable is the capacity with which ZooKeeper makes a node's HashSet of names. Java doubles
-// it when three quarters are in use, and never makes it smaller.
+// smallestTable is the initial capacity of ZooKeeper's HashSet of names. Java doubles it when it is
+// three quarters full, and never shrinks it.
 const smallestTable = 8
 
-// hashOf is Java's String.hashCode, spread as its HashMap does.
+// hashOf returns Java's String.hashCode, spread as in its HashMap.
 func hashOf(name string) uint32 {
 	h := uint32(0)
-	for _, r := range name { // a path has no characters that are two in Java
+	for _, r := range name { // a path has no characters that need two Java chars
 		h = 31*h + uint32(r)
 	}
 	return h ^ h>>16
 }
 
-// listing has the children in the order of Java's HashSet, which has little to do with the order of
-// their creation or of their names.
+// listing returns the children in the order of Java's HashSet, which is unrelated to their creation
+// and their names.
 func (n *node) listing() []*node {
 	children := slices.Clone(n.children)
 	slices.SortFunc(children, func(a, b *node) int {
@@ -226,8 +225,8 @@ func (n *node) listing() []*node {
 	return children
 }
 
-// apply is the only place where state changes. The transaction has been validated against the state
-// before it, so nothing can fail here.
+// apply is the only function that changes state. The transaction was validated against the state
+// before it, so apply cannot fail.
 func (t *tree) apply(x *txn) result {
 	r := t.applyOne(x, x)
 	if x.zxid > t.zxid {
@@ -236,7 +235,7 @@ func (t *tree) apply(x *txn) result {
 	return r
 }
 
-// applyOne applies a transaction, or one operation of the multi whole.
+// applyOne applies a transaction, or an operation of the multi whole.
 func (t *tree) applyOne(x, whole *txn) result {
 	switch x.kind {
 	case jute.OpError:
@@ -250,7 +249,7 @@ func (t *tree) applyOne(x, whole *txn) result {
 	case jute.OpSetData:
 		n := t.nodes[x.path]
 		n.data, n.version, n.mzxid, n.mtime = x.data, x.version, whole.zxid, whole.time
-		// The reply shows the node as it is now, not as later operations of the multi leave it.
+		// The reply shows the node before later operations of the multi.
 		r := result{kind: x.kind, path: x.path, stat: n.stat()}
 		if t.watches != nil {
 			t.watches.changed(x.path, whole.zxid, n.acl)
@@ -284,7 +283,7 @@ func (t *tree) applyOne(x, whole *txn) result {
 
 func (t *tree) create(x, whole *txn) *node {
 	parent := t.nodes[parentOf(x.path)]
-	// Once the count is at its end it stays there, because ZooKeeper never lowers it.
+	// At the end of the numbers the count stays there, because ZooKeeper never lowers it.
 	if x.version > parent.creates {
 		parent.creates, parent.pzxid = x.version, whole.zxid
 	}
@@ -331,7 +330,7 @@ func (t *tree) remove(path string, zxid int64) {
 	}
 }
 
-// ephemeralPaths lists the nodes of a session, sorted.
+// ephemeralPaths returns the nodes of a session, sorted.
 func (t *tree) ephemeralPaths(session int64) []string {
 	list := t.ephemerals[session]
 	if len(list) == 0 {
@@ -345,7 +344,7 @@ func (t *tree) ephemeralPaths(session int64) []string {
 	return paths
 }
 
-// size is an estimate, as ZooKeeper's "approximate data size" is.
+// size returns an estimate, like ZooKeeper's "approximate data size".
 func (t *tree) size() int {
 	total := 0
 	for path, n := range t.nodes {

@@ -8,13 +8,13 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// requester is the client on whose behalf the leader validates.
+// requester is the client whose request the leader validates.
 type requester struct {
 	session int64
 	auth    []ident
 }
 
-// record is what validation needs to know of a node.
+// record is the part of a node that validation needs.
 type record struct {
 	acl                        []acl
 	owner                      int64
@@ -22,13 +22,13 @@ type record struct {
 	children                   int
 }
 
-// draft is the state before a request, and on top of it what the earlier operations of the same
-// multi will do. Outside of multis changed is nil.
+// draft is the state before a request, plus the effects of the earlier operations of the same
+// multi. Outside of a multi changed is nil.
 type draft struct {
 	t       *tree
 	changed map[string]*record // nil value: deleted
 	ttl     bool               // nodes with a time to live are allowed
-	ipv6    bool               // and IPv6 addresses in ACLs
+	ipv6    bool               // IPv6 addresses in ACLs are allowed
 }
 
 func (d *draft) get(path string) (record, bool) {
@@ -65,7 +65,7 @@ func (d *draft) drop(path string) {
 	}
 }
 
-// flags is what comes first of all in a create.
+// flags checks the flags of a create, before everything else.
 func (d *draft) flags(flags int32, ttl int64) int32 {
 	if flags < jute.FlagPersistent || flags > jute.FlagTTLSequential {
 		return jute.CodeBadArguments
@@ -80,8 +80,8 @@ func (d *draft) flags(flags int32, ttl int64) int32 {
 	return jute.CodeOK
 }
 
-// create validates all four kinds. The order of the checks is ZooKeeper's: it decides which error a
-// client sees.
+// create validates all four kinds of creates. The order of the checks is ZooKeeper's: it decides
+// which error a client receives.
 func (d *draft) create(who requester, kind int32, path string, data []byte, list []acl, flags int32, ttl int64) (txn, int32) {
 	if code := d.flags(flags, ttl); code != jute.CodeOK {
 		return txn{}, code
@@ -115,8 +115,8 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 		return txn{}, jute.CodeNoChildren
 	}
 	x := txn{kind: kind, path: path, data: data, acl: list, version: parent.creates + 1}
-	// The kind of the request decides, not the flags: a create with the flag of a container makes a
-	// plain node.
+	// The kind of the request decides, not the flags: a create with the flag of a container creates
+	// a plain node.
 	switch {
 	case kind == jute.OpCreateContainer:
 		x.owner = ownerContainer
@@ -131,7 +131,7 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	parent.creates++
 	parent.children++
 	d.put(parentPath, parent)
-	// To later operations of the same multi it is what its flags say.
+	// Later operations of the same multi see the owner that the flags ask for.
 	owner := x.owner
 	if flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential {
 		owner = who.session
@@ -140,7 +140,7 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	return x, jute.CodeOK
 }
 
-// numbered appends ten digits, or nine and a sign.
+// numbered appends ten digits, or a sign and nine digits.
 func numbered(path string, n int32) string {
 	if n < 0 {
 		return fmt.Sprintf("%s%010d", path, n)
@@ -150,7 +150,7 @@ func numbered(path string, n int32) string {
 	return path + zeros[len(digits):] + string(digits)
 }
 
-// parentToDelete checks the path of a node to delete as little as ZooKeeper does.
+// parentToDelete checks the path of a node to delete as loosely as ZooKeeper does.
 func parentToDelete(path string) (parent string, ok bool) {
 	slash := strings.LastIndexByte(path, '/')
 	if slash == -1 || strings.IndexByte(path, 0) != -1 {
@@ -190,8 +190,8 @@ func (d *draft) delete(who requester, path string, version int32) (txn, int32) {
 	return txn{kind: jute.OpDelete, path: path}, jute.CodeOK
 }
 
-// deleteContainer is the leader's own request. ZooKeeper accepts it from clients, too, without a
-// look at the ACL.
+// deleteContainer is the leader's own request. ZooKeeper also accepts it from clients, without
+// checking the ACL.
 func (d *draft) deleteContainer(path string) (txn, int32) {
 	if _, ok := parentToDelete(path); !ok {
 		return txn{}, jute.CodeBadArguments
@@ -262,7 +262,7 @@ func (d *draft) check(who requester, path string, version int32) (txn, int32) {
 	return txn{kind: jute.OpCheck, path: path}, jute.CodeOK
 }
 
-// validPath is ZooKeeper's check, for what it writes. Reads are looked up as they are.
+// validPath is ZooKeeper's check of paths in writes. Reads use paths without a check.
 func validPath(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -273,11 +273,11 @@ func validPath(path string) bool {
 	if path[len(path)-1] == '/' {
 		return false
 	}
-	start := 1 // of the name at hand
+	start := 1 // of the current name
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
-			// Java's chars are UTF-16: what needs two of them is refused, and so is U+FFFD, which
-			// stands for what is no UTF-8.
+			// Java's chars are UTF-16: characters that need two of them are refused, and so is
+			// U+FFFD, which replaces invalid UTF-8.
 			if c := path[i]; c < 0x20 || c == 0x7f {
 				return false
 			} else if c >= 0x80 {
@@ -294,7 +294,7 @@ func validPath(path string) bool {
 	return true
 }
 
-// validName looks at characters beyond ASCII.
+// validName checks characters beyond ASCII.
 func validName(s string) bool {
 	for _, r := range s {
 		switch {

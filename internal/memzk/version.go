@@ -6,36 +6,37 @@ import (
 	"strings"
 )
 
-// newest is the version that is imitated when Config.Version is empty.
+// newest is the version if Config.Version is empty.
 const newest = "3.9.5"
 
-// behavior is what a client can see of the version of a server. All differences that this package
+// behavior is what differs between the versions of a server. All differences that this package
 // knows are here.
 type behavior struct {
-	// zxidInEvents: the header of an event carries the zxid of its cause (ZOOKEEPER-4655), not -1.
+	// zxidInEvents: the header of an event has the zxid of its cause (ZOOKEEPER-4655), not -1.
 	zxidInEvents bool
-	// readForEvents: a client without READ on a node gets no events of it (ZOOKEEPER-4799).
+	// readForEvents: a client without READ on a node receives no events of it (ZOOKEEPER-4799).
 	// Debian's 3.8.0 has that patch.
 	readForEvents bool
 	// readForExists: exists needs READ (ZOOKEEPER-2590).
 	readForExists bool
-	// checkAlone: a check outside of a multi is accepted (until ZOOKEEPER-2623). A success is never
-	// answered, because the server fails to encode its reply.
+	// checkAlone: a check outside of a multi is accepted (until ZOOKEEPER-2623). If it succeeds
+	// there is no reply, because the server fails to encode it.
 	checkAlone bool
-	// create2InMulti: a create2 in a multi is answered with a Stat (ZOOKEEPER-4026). Since then a
-	// create in a multi whose flags are unknown, or those of a TTL node, cannot be read, nor can
-	// one whose ACL is null.
+	// create2InMulti: a create2 in a multi returns a Stat (ZOOKEEPER-4026). Since then a create in
+	// a multi cannot be decoded if its flags are unknown or those of a TTL node, or if its ACL is
+	// null.
 	create2InMulti bool
 	// watchModes: a connection can have a standard, a persistent and a recursive watch on one path
-	// at a time, and removes them one by one (ZOOKEEPER-4466, 4471). Before, the last one counts.
+	// at the same time, and removes them one by one (ZOOKEEPER-4466, 4471). Before, the last watch
+	// replaces the others.
 	watchModes bool
-	// readOnlyAlways: the answer to a connect request tells whether the server is read-only even if
-	// the client does not know of that (ZOOKEEPER-4814).
+	// readOnlyAlways: the answer to a connect request says whether the server is read-only even if
+	// the client does not know of read-only servers (ZOOKEEPER-4814).
 	readOnlyAlways bool
 	// ipv6: ACLs of the scheme ip can have IPv6 addresses.
 	ipv6 bool
-	// wholeRequests: a write is decoded before it takes a zxid. Before, one that is cut short has
-	// taken one, and no client's deleteContainer can be understood.
+	// wholeRequests: a write is decoded before it takes a zxid. Before, a truncated write takes
+	// one, and a client's deleteContainer cannot be decoded.
 	wholeRequests bool
 }
 
@@ -59,8 +60,8 @@ func behaviorOf(version string) behavior {
 	}
 }
 
-// IsVersion reports whether a Config may have that Version: three numbers, as in 3.9.3, from 3.8.0
-// on. Older servers do not know all requests.
+// IsVersion reports whether Config accepts the Version: three numbers, as in 3.9.3, from 3.8.0 on.
+// Older servers lack requests.
 func IsVersion(version string) bool {
 	_, ok := parseVersion(version)
 	return ok
@@ -81,7 +82,7 @@ func parseVersion(version string) (v [3]int, ok bool) {
 	return v, since(v, 3, 8, 0)
 }
 
-// since: v is this version or a later one.
+// since reports whether v is this version or a later one.
 func since(v [3]int, major, minor, patch int) bool {
 	for i, n := range [3]int{major, minor, patch} {
 		if v[i] != n {
@@ -91,7 +92,7 @@ func since(v [3]int, major, minor, patch int) bool {
 	return true
 }
 
-// within: v has the same major and minor version, and this patch or a later one.
+// within reports whether v has the same major and minor version, and this patch or a later one.
 func within(v [3]int, major, minor, patch int) bool {
 	return v[0] == major && v[1] == minor && v[2] >= patch
 }

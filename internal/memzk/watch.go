@@ -41,8 +41,8 @@ type watcher struct {
 // watchTable keeps the watches of one kind of a member, by path and by connection.
 type watchTable struct {
 	paths     map[string][]watcher
-	recursive int  // how many are: while there are none, parents need no look
-	single    bool // one mode for each connection and path, the last one, as before 3.9
+	recursive int  // how many watches are recursive; if 0, parents are not searched
+	single    bool // a connection has one mode for each path, the last, as before 3.9
 }
 
 func (w *watchTable) add(path string, c *conn, of map[string]struct{}, m mode) {
@@ -82,7 +82,7 @@ func (w *watchTable) modes(path string, c *conn) mode {
 	return 0
 }
 
-// remove takes modes away and says whether there were any.
+// remove removes modes, and reports whether the connection had any of them.
 func (w *watchTable) remove(path string, c *conn, of map[string]struct{}, m mode) bool {
 	list := w.paths[path]
 	for i := range list {
@@ -115,7 +115,7 @@ func (w *watchTable) set(path string, list []watcher) {
 	w.paths[path] = list
 }
 
-// watches are all watches of one member, in its memory only: a member that restarts has none.
+// watches are all watches of a member, in memory only: a restarted member has none.
 type watches struct {
 	data, child watchTable
 	behavior    *behavior
@@ -143,14 +143,14 @@ func (w *watches) forget(c *conn) {
 	}
 }
 
-// fired collects the connections that get the event, and uses up the standard watches.
+// fired returns the connections that receive the event, and removes their standard watches.
 func (w *watches) fired(table *watchTable, of func(*conn) map[string]struct{}, path string, kind int32) []*conn {
 	hit := w.hit[:0]
 	list := table.paths[path]
 	if len(list) > 0 {
 		kept := list[:0]
 		for _, e := range list {
-			// Before 3.9, a recursive watch was in the table of children, too, and kept silent.
+			// Before 3.9 a recursive watch was also in the table of children, without an effect.
 			if e.modes != recursive || kind != eventChildren {
 				hit = append(hit, e.c)
 			}
@@ -223,7 +223,7 @@ func (w *watches) deleted(path, parent string, zxid int64, list, parentACL []acl
 	w.tell(w.fired(&w.child, childPathsOf, parent, eventChildren), eventChildren, parent, zxid, parentACL)
 }
 
-// removed and contains take the kinds of watches that requests name.
+// removed and contains take the kinds of watches that requests use.
 func (w *watches) removed(path string, kind int32, c *conn) (found, known bool) {
 	m, data, child, known := w.kinds(kind)
 	if data && w.data.remove(path, c, c.dataPaths, m) {

@@ -17,7 +17,8 @@ func knownWord(w string) bool {
 }
 
 // Word answers one of ZooKeeper's four letter words, as a connection to the member would: ruok,
-// srvr, stat, mntr, cons, dump, wchs, wchc, wchp. A member that is dead or paused does not answer.
+// srvr, stat, mntr, cons, dump, wchs, wchc, wchp. It returns an error for another word, and if the
+// member is dead or paused.
 func (m *Member) Word(w string) (string, error) {
 	m.e.lock()
 	defer m.e.unlock()
@@ -32,42 +33,42 @@ func (m *Member) Word(w string) (string, error) {
 	return m.word(w), nil
 }
 
-// Packets are those that the member has received from clients since it was started.
+// Packets returns how many packets the member has received from clients since its start.
 func (m *Member) Packets() int64 {
 	m.e.lock()
 	defer m.e.unlock()
 	return m.packetsIn
 }
 
-// Sent are the packets that the member has sent to clients, events among them.
+// Sent returns how many packets the member has sent to clients, including events.
 func (m *Member) Sent() int64 {
 	m.e.lock()
 	defer m.e.unlock()
 	return m.packetsOut
 }
 
-// Watches is how many watches are set at the member.
+// Watches returns how many watches are set at the member.
 func (m *Member) Watches() int {
 	m.e.lock()
 	defer m.e.unlock()
 	return m.watches.data.size() + m.watches.child.size()
 }
 
-// Connections is how many clients are connected to the member.
+// Connections returns how many clients are connected to the member.
 func (m *Member) Connections() int {
 	m.e.lock()
 	defer m.e.unlock()
 	return len(m.conns)
 }
 
-// Zxid is that of the last transaction that the member has applied.
+// Zxid returns the zxid of the last transaction that the member has applied.
 func (m *Member) Zxid() int64 {
 	m.e.lock()
 	defer m.e.unlock()
 	return m.tree.zxid
 }
 
-// Mode is what the member is: standalone, leader, follower, looking (for a leader) or dead.
+// Mode returns standalone, leader, follower, looking (for a leader) or dead.
 func (m *Member) Mode() string {
 	m.e.lock()
 	defer m.e.unlock()
@@ -80,7 +81,7 @@ func (m *Member) Mode() string {
 	return m.mode()
 }
 
-// Nodes are all nodes that the member shows, as Ensemble.Nodes.
+// Nodes returns all nodes that the member shows, like Ensemble.Nodes.
 func (m *Member) Nodes() map[string]int64 {
 	m.e.lock()
 	defer m.e.unlock()
