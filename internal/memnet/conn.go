@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// A Conn is one end of a connection. It is a net.Conn that can close its writing side alone.
+// A Conn is one end of a connection. It is a net.Conn with CloseWrite.
 type Conn struct {
 	n             *Network
 	local, remote Addr
 	peer          *Conn
 
-	// The rest is guarded by n.mu.
+	// guarded by n.mu
 
-	cond sync.Cond // of Read
+	cond sync.Cond // Read waits for it
 
-	// What comes in.
+	// Incoming packets.
 	way    way
-	flight []packet    // sent to this end and not arrived; in order
+	flight []packet    // sent to this end and not arrived, in order
 	next   *time.Timer // lets the first of flight arrive
-	lossy  bool        // a packet to this end was lost: none arrives behind it
-	buf    []byte      // arrived and not read from read on
+	lossy  bool        // a packet to this end was lost: no later packet arrives
+	buf    []byte      // arrived; unread from index read on
 	read   int
-	fin    bool // the other end has closed its writing side: io.EOF behind buf
-	broken bool // reset: an error behind buf, and nothing is sent
+	fin    bool // the other end has closed its writing side: io.EOF after buf
+	broken bool // reset: an error after buf, and nothing can be sent
 
-	wrote  bool // CloseWrite was called, or Close
+	wrote  bool // CloseWrite or Close was called
 	closed bool
 
 	readDeadline, writeDeadline time.Time
-	alarm                       *time.Timer // wakes Read at a deadline; nil before one was waited for
-	alarmAt                     time.Time   // zero: it is not set
+	alarm                       *time.Timer // wakes Read at a deadline; nil until a Read has waited
+	alarmAt                     time.Time   // zero: not set
 }
 
-// A packet is what travels as a whole.
+// A packet travels as a whole.
 type packet struct {
 	kind kind
 	data []byte
@@ -58,10 +58,10 @@ func newConn(n *Network, local, remote Addr) *Conn {
 	return c
 }
 
-// LocalAddr is the address of this end.
+// LocalAddr returns the address of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the address of the other end.
+// RemoteAddr returns the address of the other end.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *Conn) error(op string, err error) error {
@@ -70,8 +70,8 @@ func (c *Conn) error(op string, err error) error {
 
 func past(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
-// Read waits for data. As with TCP, a deadline that has passed comes before data that has arrived,
-// and that comes before the end of the connection.
+// Read waits for data. As with TCP, an expired deadline takes precedence over data, and data over
+// the end of the connection.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -99,9 +99,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// arm makes Read wake up at its deadline; caller holds mu. The alarm is left alone if it comes
-// earlier: a client that moves its deadline before each Read costs one timer in each deadline's
-// time.
+// arm makes Read wake up at its deadline; caller holds mu. An earlier alarm remains: if a client
+// moves its deadline before each Read, few timers are set.
 func (c *Conn) arm() {
 	at := c.readDeadline
 	if at.IsZero() || !c.alarmAt.IsZero() && !at.Before(c.alarmAt) {
@@ -120,7 +119,7 @@ func (c *Conn) arm() {
 	})
 }
 
-// Write never blocks: the buffers have no limit.
+// Write never blocks: the buffers are unlimited.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -139,7 +138,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// CloseWrite ends the stream to the other end, which can still be read from.
+// CloseWrite ends the stream to the other end. This end can still read.
 func (c *Conn) CloseWrite() error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -153,7 +152,6 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// finish sends a fin once; caller holds mu.
 func (c *Conn) finish() {
 	if !c.wrote {
 		c.wrote = true
@@ -161,8 +159,9 @@ func (c *Conn) finish() {
 	}
 }
 
-// Close ends Reads at both ends: here at once, there when what was written before has been read. If
-// this end has not read all that had arrived, the other end is reset, as TCP does.
+// Close ends Reads: at this end at once, at the other end when it has read everything written
+// before. As in TCP, Close resets the connection if this end has not read all data that had
+// arrived.
 func (c *Conn) Close() error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -180,7 +179,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// shut is the end for the program that has this end; caller holds mu.
+// shut closes this end for its program; caller holds mu.
 func (c *Conn) shut() {
 	c.closed, c.wrote = true, true
 	c.buf, c.read = nil, 0
@@ -203,7 +202,7 @@ func (c *Conn) Closed() bool {
 	return c.closed
 }
 
-// Ended reports whether the other end has closed its writing side, and all that it wrote has
+// Ended reports whether the other end has closed its writing side, and everything that it wrote has
 // arrived.
 func (c *Conn) Ended() bool {
 	c.n.mu.Lock()
@@ -214,10 +213,10 @@ func (c *Conn) Ended() bool {
 // SetDeadline sets the deadlines of Read and Write.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(&t, &t) }
 
-// SetReadDeadline wakes a Read that waits, if the deadline has passed.
+// SetReadDeadline sets the deadline of Read. A waiting Read uses the new deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(&t, nil) }
 
-// SetWriteDeadline makes a later Write fail if it comes after the deadline.
+// SetWriteDeadline sets the deadline after which Write fails.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(nil, &t) }
 
 func (c *Conn) setDeadlines(read, write *time.Time) error {
@@ -231,12 +230,12 @@ func (c *Conn) setDeadlines(read, write *time.Time) error {
 	}
 	if read != nil {
 		c.readDeadline = *read
-		c.cond.Broadcast() // a Read that waits sets its alarm again
+		c.cond.Broadcast() // a waiting Read sets its alarm again
 	}
 	return nil
 }
 
-// send makes a packet travel to the other end; it does not keep p.data. Caller holds mu.
+// send sends a packet to the other end; it does not keep p.data. Caller holds mu.
 func (c *Conn) send(p packet) {
 	to := c.peer
 	switch {
@@ -248,14 +247,14 @@ func (c *Conn) send(p packet) {
 		p.data = append([]byte(nil), p.data...)
 		p.due = time.Now().Add(to.way.delay)
 		if n := len(to.flight); n > 0 && p.due.Before(to.flight[n-1].due) {
-			p.due = to.flight[n-1].due // a shorter delay lets no packet overtake another
+			p.due = to.flight[n-1].due // after a shorter delay no packet overtakes another
 		}
 		to.flight = append(to.flight, p)
 		to.schedule()
 	}
 }
 
-// lose drops the packets in flight to this end, now and later; caller holds mu.
+// lose drops the packets in flight to this end, and all later ones; caller holds mu.
 func (c *Conn) lose() {
 	c.lossy = true
 	c.drop()
@@ -269,7 +268,7 @@ func (c *Conn) drop() {
 	}
 }
 
-// schedule makes the first packet of flight arrive when it is due; caller holds mu.
+// schedule makes the first packet in flight arrive when it is due; caller holds mu.
 func (c *Conn) schedule() {
 	if c.way.frozen || len(c.flight) == 0 {
 		return
@@ -286,7 +285,7 @@ func (c *Conn) schedule() {
 	})
 }
 
-// deliver lets those packets of flight arrive that are due; caller holds mu.
+// deliver delivers the packets in flight that are due; caller holds mu.
 func (c *Conn) deliver() {
 	for !c.way.frozen && len(c.flight) > 0 && !time.Now().Before(c.flight[0].due) {
 		p := c.flight[0]
@@ -300,11 +299,11 @@ func (c *Conn) deliver() {
 	c.schedule()
 }
 
-// arrive is a packet's end; caller holds mu.
+// arrive delivers a packet to this end; caller holds mu.
 func (c *Conn) arrive(p packet) {
 	switch {
 	case c.broken || c.closed:
-		if p.kind == data { // the system answers in place of a program that is gone
+		if p.kind == data { // the system answers for a program that is gone
 			c.send(packet{kind: rst})
 		}
 		return
@@ -322,7 +321,6 @@ func (c *Conn) arrive(p packet) {
 	c.cond.Broadcast()
 }
 
-// reset breaks this end; caller holds mu.
 func (c *Conn) reset() {
 	if c.closed || c.broken {
 		return
@@ -332,7 +330,7 @@ func (c *Conn) reset() {
 	c.cond.Broadcast()
 }
 
-// reroute puts new rules into force for packets to this end; caller holds mu.
+// reroute applies new rules to packets to this end; caller holds mu.
 func (c *Conn) reroute(w way) {
 	healed := c.way.hole && !w.hole
 	c.way = w

@@ -24,7 +24,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// both runs a test on the fake clock and on the real one.
+// both runs a test in virtual and in real time.
 func both(t *testing.T, f func(t *testing.T)) {
 	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
 	t.Run("real", f)
@@ -73,7 +73,7 @@ func read(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// readError reads when no data is there.
+// readError reads while there is no data, and asserts the error.
 func readError(t *testing.T, c net.Conn, want error) {
 	t.Helper()
 	n, err := c.Read(make([]byte, 8))
@@ -82,7 +82,7 @@ func readError(t *testing.T, c net.Conn, want error) {
 	}
 }
 
-// silent checks that nothing has arrived, not even an end.
+// silent asserts that nothing has arrived, not even the end of the connection.
 func silent(t *testing.T, c net.Conn) {
 	t.Helper()
 	must(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
@@ -195,7 +195,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// The first write is accepted, and the other system answers that there is no such connection.
+// The first write succeeds, and the other system answers that there is no such connection.
 func TestWriteToAClosedEnd(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p := newPair(t)
@@ -204,7 +204,7 @@ func TestWriteToAClosedEnd(t *testing.T) {
 		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("second write: %v", err)
 		}
-		readError(t, p.a, io.EOF) // that had arrived before the reset
+		readError(t, p.a, io.EOF) // the end had arrived before the reset
 	})
 }
 
@@ -264,7 +264,7 @@ func TestReadDeadline(t *testing.T) {
 	})
 }
 
-// A deadline that another goroutine moves is the one that counts: sooner, later, past, none.
+// A Read uses the deadline that another goroutine has set last: sooner, later, past, or none.
 func TestADeadlineMovesUnderAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -324,7 +324,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Many goroutines use one connection, as net.Conn allows, while faults come and go.
+// Several goroutines use one connection, as net.Conn allows, during changing faults.
 func TestConcurrentUse(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p := newPair(t)
@@ -360,7 +360,7 @@ func TestConcurrentUse(t *testing.T) {
 				p.OneWay("a", memnet.Any).Thaw()
 				p.Between("a", "b").Heal()
 			}
-			time.Sleep(5 * time.Millisecond) // what is delayed arrives at an open end
+			time.Sleep(5 * time.Millisecond) // delayed packets arrive
 			p.Between("a", "b").Cut()
 			p.a.Close()
 			p.b.Close()

@@ -1,13 +1,13 @@
 package memnet
 
-// Rules is how many rules the network keeps.
+// Rules returns the number of rules that the network keeps.
 func (n *Network) Rules() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.rules)
 }
 
-// Ends is how many ends of connections the network keeps.
+// Ends returns the number of ends of connections that the network keeps.
 func (n *Network) Ends() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// way is what the network does with packets from one host to another.
+// way is the state of the network in the direction from one host to another.
 type way struct {
-	hole   bool // loses them
-	frozen bool // keeps them until it thaws
+	hole   bool // loses packets
+	frozen bool // holds packets until it thaws
 	delay  time.Duration
 }
 
-// A rule sets one property of the ways that it covers. The newest rule that covers a way wins, so
-// that a host can be parted from all others and then joined to one of them.
+// A rule sets one property of the ways that it covers. The newest rule that covers a way wins. So a
+// host can be partitioned from all others and then connected to one of them.
 type rule struct {
 	from, to string // a host or Any
 	what     property
@@ -30,7 +30,7 @@ const (
 	numProperties
 )
 
-// covers reports whether the rule is about packets between the two hosts. A host keeps reaching
+// covers reports whether the rule applies to packets between the two hosts. A host always reaches
 // itself, unless a rule names it twice.
 func (r rule) covers(from, to string) bool {
 	if from == to {
@@ -39,7 +39,7 @@ func (r rule) covers(from, to string) bool {
 	return (r.from == Any || r.from == from) && (r.to == Any || r.to == to)
 }
 
-// hides reports whether r leaves nothing to an older rule.
+// hides reports whether r makes an older rule ineffective.
 func (r rule) hides(older rule) bool {
 	return r.what == older.what &&
 		(r.from == older.from && r.to == older.to ||
@@ -47,7 +47,7 @@ func (r rule) hides(older rule) bool {
 				(r.from == Any || r.from == older.from) && (r.to == Any || r.to == older.to))
 }
 
-// way returns what happens to packets between two hosts; caller holds mu.
+// way returns the state of the way between two hosts; caller holds mu.
 func (n *Network) way(from, to string) (w way) {
 	var found [numProperties]bool
 	for _, r := range slices.Backward(n.rules) {
@@ -70,20 +70,20 @@ func (n *Network) way(from, to string) (w way) {
 	return w
 }
 
-// A Path is what a fault is about: the ways between hosts, in one direction or in both.
+// A Path is the part of the network that a fault affects, in one direction or in both.
 type Path struct {
 	n    *Network
 	ways [][2]string // from, to
 }
 
-// Between is both directions between two hosts, either of which may be Any.
+// Between returns both directions between two hosts. Each may be Any.
 func (n *Network) Between(a, b string) Path { return Path{n, [][2]string{{a, b}, {b, a}}} }
 
-// OneWay is the direction from one host to another, either of which may be Any.
+// OneWay returns the direction from one host to another. Each may be Any.
 func (n *Network) OneWay(from, to string) Path { return Path{n, [][2]string{{from, to}}} }
 
-// Cut resets connections now and leaves the network as it is. What had arrived can still be read.
-// In one direction, only the receiving end learns of it, and the other end when it next writes.
+// Cut resets the present connections. Data that had arrived can still be read. In one direction
+// only the receiving end detects the reset; the other end detects it at its next write.
 func (p Path) Cut() {
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
@@ -97,21 +97,21 @@ func (p Path) Cut() {
 	}
 }
 
-// Partition makes a black hole: connections stay, and all that is sent is lost, also the end of a
-// connection, and what a delay has not delivered yet. Dials wait.
+// Partition makes a black hole: connections remain open, and everything that is sent is lost,
+// including the end of a connection and packets that a delay holds up. Dials wait.
 func (p Path) Partition() { p.set(rule{what: hole, on: true}) }
 
-// Freeze keeps what is sent until Thaw. Dials wait.
+// Freeze holds everything that is sent until Thaw. Dials wait.
 func (p Path) Freeze() { p.set(rule{what: frozen, on: true}) }
 
-// Thaw ends Freeze: what was kept arrives.
+// Thaw ends Freeze: the held packets arrive.
 func (p Path) Thaw() { p.set(rule{what: frozen}) }
 
-// Delay delays what is sent from now on by that much, in order. 0 ends it.
+// Delay delays everything that is sent from now on by d, in order. 0 ends it.
 func (p Path) Delay(d time.Duration) { p.set(rule{what: delay, delay: d}) }
 
-// Heal ends Partition, Freeze and Delay. Connections that have lost bytes are cut, because a stream
-// never has a gap.
+// Heal ends Partition, Freeze and Delay. It cuts connections that have lost bytes, because a stream
+// cannot have a gap.
 func (p Path) Heal() { p.set(rule{what: hole}, rule{what: frozen}, rule{what: delay}) }
 
 func (p Path) set(rules ...rule) {
@@ -128,7 +128,7 @@ func (p Path) set(rules ...rule) {
 	n.reroute()
 }
 
-// reroute puts new rules into force; caller holds mu.
+// reroute applies new rules; caller holds mu.
 func (n *Network) reroute() {
 	for c := range n.conns {
 		c.reroute(n.way(hostOf(string(c.remote)), hostOf(string(c.local))))
@@ -136,8 +136,8 @@ func (n *Network) reroute() {
 	n.wake()
 }
 
-// tidy drops the oldest rules that say what would be without them, or n.rules grew with each Heal;
-// caller holds mu.
+// tidy drops the oldest rules if they have no effect, or n.rules would grow with each Heal; caller
+// holds mu.
 func (n *Network) tidy() {
 	for len(n.rules) > 0 && !n.rules[0].on && n.rules[0].delay == 0 {
 		n.rules = n.rules[1:]

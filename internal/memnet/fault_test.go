@@ -45,7 +45,7 @@ func TestCutInOneDirectionLeavesTheOtherEndOpen(t *testing.T) {
 func TestPartitionIsABlackHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		other, otherB := p.connect(t) // sends nothing meanwhile
+		other, otherB := p.connect(t) // sends nothing during the partition
 		half := p.Between("a", "b")
 		half.Partition()
 		write(t, p.a, "lost")
@@ -53,7 +53,7 @@ func TestPartitionIsABlackHole(t *testing.T) {
 		silent(t, p.b)
 		silent(t, p.a)
 		must(t, p.a.CloseWrite())
-		silent(t, p.b) // not even the end gets through
+		silent(t, p.b) // not even the end arrives
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -129,7 +129,7 @@ func TestDialWaitsForTheNetworkToHeal(t *testing.T) {
 	})
 }
 
-// What was lost before is not the first that arrives later, also not while Heal works.
+// No packet arrives after a lost packet, not even while Heal runs.
 func TestNothingArrivesBehindALostPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -286,7 +286,6 @@ func TestAResetTravelsAsPacketsDo(t *testing.T) {
 	})
 }
 
-// The newest fault that covers a way wins.
 func TestFaultsOfManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New()
@@ -353,7 +352,7 @@ func TestNoGoroutinesAndNoConnectionsAreKept(t *testing.T) {
 			must(t, a.Close())
 			must(t, b.Close())
 		}
-		if n := p.Ends(); n != 2 { // of the pair itself
+		if n := p.Ends(); n != 2 { // the ends of the pair itself
 			t.Errorf("the network keeps %d ends", n)
 		}
 	})

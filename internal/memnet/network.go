@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// Any stands for every other host where a fault names one.
+	// Any stands for every other host in a fault.
 	Any = "*"
 
-	// Ports that the network picks lie here, as most systems have it.
+	// The network picks ports from the range that most systems use.
 	firstPort, numPorts = 32768, 28232
 )
 
 // A Network connects hosts. All methods may be called from several goroutines.
 type Network struct {
-	// mu guards everything that belongs to the network, its connections too. No goroutine blocks
-	// while it holds mu.
+	// mu guards the network and its connections. No goroutine blocks while it holds mu.
 	mu        sync.Mutex
 	hosts     map[string]bool
 	listeners map[string]*Listener // by address
@@ -36,7 +35,7 @@ type Network struct {
 	closed    bool
 }
 
-// New makes a network without hosts.
+// New returns a network without hosts.
 func New() *Network {
 	return &Network{
 		hosts:     make(map[string]bool),
@@ -46,13 +45,13 @@ func New() *Network {
 	}
 }
 
-// A Host is a place that connections come from. Two hosts of the same name are one.
+// A Host is an origin of connections. Two hosts with the same name are the same host.
 type Host struct {
 	n    *Network
 	name string
 }
 
-// Host makes a host known to the network. It panics on a name that is empty or Any.
+// Host adds a host to the network. It panics if name is empty or Any.
 func (n *Network) Host(name string) *Host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,7 +59,7 @@ func (n *Network) Host(name string) *Host {
 	return &Host{n, name}
 }
 
-// know is given only names that a program chose; mu is held.
+// know adds a host; caller holds mu.
 func (n *Network) know(name string) {
 	if name == "" || name == Any {
 		panic(fmt.Sprintf("memnet: host name %q", name))
@@ -68,13 +67,13 @@ func (n *Network) know(name string) {
 	n.hosts[name] = true
 }
 
-// Name is what the host is called.
+// Name returns the host's name.
 func (h *Host) Name() string { return h.name }
 
-// Addr is the address of one end of a connection, "host:port".
+// Addr is the address of an end of a connection, "host:port".
 type Addr string
 
-// Network is "tcp", because that is how the connections behave.
+// Network returns "tcp", because the connections behave like TCP.
 func (Addr) Network() string  { return "tcp" }
 func (a Addr) String() string { return string(a) }
 
@@ -103,8 +102,8 @@ func (n *Network) Close() {
 	n.wake()
 }
 
-// SetLatency delays what is sent from now on between different hosts by that much, in addition to
-// any Path.Delay, and whatever is healed. It is 0 in a new Network, where answers take no time. In
+// SetLatency delays everything that is sent from now on between different hosts by d, in addition
+// to any Path.Delay; Heal does not end it. It is 0 in a new Network, where answers take no time. In
 // a synctest bubble a goroutine that polls then stops the clock, because some goroutine can always
 // run.
 func (n *Network) SetLatency(d time.Duration) {
@@ -129,7 +128,7 @@ type Listener struct {
 	closed  bool
 }
 
-// Listen listens on "host:port" and makes the host known; for port 0 the network picks a free one.
+// Listen listens on "host:port" and adds the host; for port 0 the network picks a free port.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: Addr(addr), Err: err}
@@ -189,7 +188,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and frees the address. Connections that Accept has not returned are reset.
+// Close ends Accept and frees the address. It resets connections that Accept has not returned.
 func (l *Listener) Close() error {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -200,7 +199,6 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// close is Close; caller holds mu.
 func (l *Listener) close() {
 	l.closed = true
 	delete(l.n.listeners, string(l.addr))
@@ -212,11 +210,10 @@ func (l *Listener) close() {
 	l.cond.Broadcast()
 }
 
-// Addr is the address that the listener has.
+// Addr returns the listener's address.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// timeoutError is what a dial returns whose context ran out of time, as the error of package net
-// is.
+// timeoutError is the error of a dial whose context's deadline has passed, as in package net.
 type timeoutError struct{}
 
 func (timeoutError) Error() string   { return "i/o timeout" }
@@ -226,9 +223,9 @@ func (timeoutError) Is(err error) bool {
 	return err == context.DeadlineExceeded || err == os.ErrDeadlineExceeded
 }
 
-// DialContext connects the host to an address. It fails at once when no listener has the address,
-// after the delay of the network. While a partition or a freeze keeps the two hosts apart, in
-// either direction, it waits until that ends or ctx does.
+// DialContext connects the host to an address. If no listener has the address, it fails after the
+// network's delay. While a partition or a freeze separates the hosts, in either direction, it waits
+// until that ends or ctx is canceled.
 func (h *Host) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(addr), Err: err}
@@ -242,7 +239,7 @@ func (h *Host) DialContext(ctx context.Context, network, addr string) (net.Conn,
 	if err != nil {
 		return fail(err)
 	}
-	due := time.Time{} // when the answer to the dial has come back; zero: the dial has not been sent
+	due := time.Time{} // when the answer to the dial arrives; zero: the dial was not sent
 	for {
 		if err := ctx.Err(); err != nil {
 			if err == context.DeadlineExceeded {
@@ -286,7 +283,7 @@ func (h *Host) DialContext(ctx context.Context, network, addr string) (net.Conn,
 	}
 }
 
-// connect makes a connection and hands one end to the listener; caller holds mu.
+// connect makes a connection and gives one end to the listener; caller holds mu.
 func (n *Network) connect(from, to, addr string) (*Conn, error) {
 	if n.closed {
 		return nil, net.ErrClosed
@@ -310,7 +307,7 @@ func (n *Network) connect(from, to, addr string) (*Conn, error) {
 	return client, nil
 }
 
-// Listen is Network.Listen for this host: addr is an address of it, or empty for a free port.
+// Listen is Network.Listen for this host: addr is an address of the host, or empty for a free port.
 func (h *Host) Listen(addr string) (net.Listener, error) {
 	if addr == "" {
 		addr = net.JoinHostPort(h.name, "0")
