@@ -1,7 +1,7 @@
-// Package jute is ZooKeeper's protocol as the servers and proxies of tests read and write it: the
-// numbers of requests and results, and the encoding, which ZooKeeper calls jute. It checks what
-// internal/wire sends and is no part of it: a mistake in one is a failed test of the other. A
-// mistake here shows against a real server (internal/test/differ).
+// Package jute reads and writes ZooKeeper's protocol for the servers and proxies of tests: the
+// numbers of requests and results, and the encoding, which ZooKeeper calls jute. It shares no code
+// with internal/wire, so a mistake in one of them fails a test of the other. Comparing with a real
+// server shows a mistake here (internal/test/differ).
 package jute
 
 import (
@@ -48,7 +48,7 @@ const (
 	OpCloseSession    int32 = -11
 )
 
-// Transaction ids in the headers of packets whose sender does not count them.
+// Request ids (xids) in the headers of packets that have a fixed id.
 const (
 	XidEvent      int32 = -1
 	XidPing       int32 = -2
@@ -89,18 +89,18 @@ const (
 
 var errShort = errors.New("packet ends too early")
 
-// Decoder reads a packet. The first field that is not there makes Bad true, and all that follow
-// read as zero.
+// Decoder reads a packet. If a field is missing, Bad is set, and this and all later fields read as
+// zero.
 type Decoder struct {
 	Rest []byte
 	Bad  bool
-	Null bool // a string was null, which reads as ""
+	Null bool // a string was null; it reads as ""
 }
 
-// Failed reports whether a server refuses the packet: ZooKeeper fails on a null string, too.
+// Failed reports whether a server refuses the packet: ZooKeeper also fails on a null string.
 func (d *Decoder) Failed() bool { return d.Bad || d.Null }
 
-// Err returns an error if a field was not there.
+// Err returns an error if a field was missing.
 func (d *Decoder) Err() error {
 	if d.Bad {
 		return errShort
@@ -138,7 +138,8 @@ func (d *Decoder) Bool() bool {
 	return v != nil && v[0] != 0
 }
 
-// Bytes returns part of the packet: the caller copies what it keeps. A null buffer is nil.
+// Bytes returns a part of the packet, which the caller must copy to keep. It returns nil for a null
+// buffer.
 func (d *Decoder) Bytes() []byte {
 	n := d.Int32()
 	if n == -1 {
@@ -155,8 +156,8 @@ func (d *Decoder) Text() string {
 	return string(v)
 }
 
-// Count is the length of a vector whose elements take at least that many bytes each, negative for
-// null. A count that is more than the rest of the packet can hold makes Bad true.
+// Count returns the length of a vector whose elements have at least size bytes each; it is negative
+// for a null vector. A count that is too large for the rest of the packet sets Bad.
 func (d *Decoder) Count(size int) int {
 	n := int(d.Int32())
 	if n > len(d.Rest)/size {
@@ -166,7 +167,7 @@ func (d *Decoder) Count(size int) int {
 	return n
 }
 
-// Texts is nil for a vector that is null.
+// Texts returns nil for a null vector.
 func (d *Decoder) Texts() []string {
 	n := d.Count(4)
 	if n < 0 {
@@ -179,7 +180,7 @@ func (d *Decoder) Texts() []string {
 	return v
 }
 
-// IsNull reports whether the length of what comes next stands for null.
+// IsNull reports whether the next buffer, string or vector is null.
 func (d *Decoder) IsNull() bool {
 	return len(d.Rest) >= 4 && binary.BigEndian.Uint32(d.Rest) == math.MaxUint32
 }
@@ -194,7 +195,7 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// AppendBytes writes nil as null, which is not the same as no bytes.
+// AppendBytes writes nil as null, which differs from an empty buffer.
 func AppendBytes(b []byte, v []byte) []byte {
 	if v == nil {
 		return AppendInt32(b, -1)
@@ -212,8 +213,8 @@ func AppendTexts(b []byte, v []string) []byte {
 	return b
 }
 
-// Handshake is the first packet in each direction. The client alone sends Zxid. Session 0 asks for
-// a new session; in the reply it means that the session is over.
+// Handshake is the first packet in each direction. Only the client sends Zxid. Session 0 asks for a
+// new session; in the reply it means that the session has ended.
 type Handshake struct {
 	Protocol int32
 	Zxid     int64 // the last zxid that the client has seen
@@ -222,23 +223,23 @@ type Handshake struct {
 	Password []byte
 }
 
-// Append writes the client's handshake as before ZooKeeper 3.4: without the last byte, which says
-// whether a read-only server will do.
+// Append appends the client's handshake as before ZooKeeper 3.4, without the last byte, which says
+// whether the client accepts a read-only server.
 func (h Handshake) Append(b []byte) []byte {
 	b = AppendInt64(AppendInt32(b, h.Protocol), h.Zxid)
 	return AppendBytes(AppendInt64(AppendInt32(b, h.Timeout), h.Session), h.Password)
 }
 
-// Welcome reads the server's handshake. The byte that says whether the server is read-only may
-// follow.
+// Welcome reads the server's handshake. It leaves the last byte, which says whether the server is
+// read-only.
 func (d *Decoder) Welcome() Handshake {
 	return Handshake{Protocol: d.Int32(), Timeout: d.Int32(), Session: d.Int64(), Password: d.Bytes()}
 }
 
-// maxFrame is far above the server's own limit of 1 MiB.
+// maxFrame is far above a server's own limit of 1 MiB.
 const maxFrame = 64 << 20
 
-// ReadFrame reads one packet: four bytes of length and the body, which it returns.
+// ReadFrame reads a packet, and returns its body without the four bytes of length.
 func ReadFrame(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -255,12 +256,12 @@ func ReadFrame(r io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// Frame is the packet: the body, after its length.
+// Frame returns the packet: the length and the body.
 func Frame(body []byte) []byte {
 	return append(AppendInt32(make([]byte, 0, 4+len(body)), int32(len(body))), body...)
 }
 
-// WriteFrame sends head and body in one write, as the client does.
+// WriteFrame writes the packet in one write, as the client does.
 func WriteFrame(w io.Writer, body []byte) error {
 	_, err := w.Write(Frame(body))
 	return err
