@@ -78,7 +78,7 @@ func (n *node) stat() stat {
 		czxid: n.czxid, mzxid: n.mzxid, pzxid: n.pzxid,
 		ctime: n.ctime, mtime: n.mtime,
 		version: n.version, aversion: n.aversion,
-		// Each create but those of the present children was followed by a delete.
+		// Each create was followed by a delete, except for the present children.
 		cversion: n.creates*2 - int32(len(n.children)),
 		owner:    owner, dataLength: int32(len(n.data)), numChildren: int32(len(n.children)),
 	}
