@@ -29,17 +29,17 @@ var (
 // An Option changes a default of [Observer].
 type Option func(*observer)
 
-// PathLabel sets which value the label "path" has for the path of a lock. A program that has a lock
-// for each of many things, /orders/4711, should count them together: metrics.PathLabel(path.Dir).
-// The default is the path itself.
+// PathLabel sets the function that returns the value of the label "path" for the path of a lock. A
+// program with a lock for each of many things, such as /orders/4711, should count them together:
+// metrics.PathLabel(path.Dir). The default is the path itself.
 func PathLabel(label func(path string) string) Option {
 	return func(o *observer) { o.label = label }
 }
 
-// Heartbeats registers how long the heartbeats of a connection take, and how much of the session
-// timeout is left when they are answered. A program with several connections registers each with
-// labels of its own, by prometheus.WrapRegistererWith. It panics if the registry has these metrics
-// already.
+// Heartbeats registers two metrics of a connection: the latency of its heartbeats, and how much of
+// the session timeout is left when they are answered. A program with several connections must give
+// each its own labels, by prometheus.WrapRegistererWith. Heartbeats panics if the registry already
+// has these metrics.
 func Heartbeats(registry prometheus.Registerer, conn *zklocks.Conn) {
 	make := promauto.With(registry)
 	make.NewGaugeFunc(prometheus.GaugeOpts{
@@ -70,7 +70,7 @@ type observer struct {
 }
 
 // Observer registers the metrics and returns the observer that feeds them. One observer serves all
-// locks of a process. It panics if the registry has these metrics already.
+// locks of a process. Observer panics if the registry already has these metrics.
 func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 	make, lock := promauto.With(registry), []string{"path", "kind"}
 	gauge := func(name, help string) *prometheus.GaugeVec {
@@ -140,8 +140,9 @@ func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 	}
 }
 
-// labels returns the labels of a lock. The first time it makes the counters of what goes wrong: a
-// counter that begins with 1 has not increased, so the first loss would raise no alert.
+// labels returns the labels of a lock. At the first call for a lock it creates the counters of
+// failures and losses: a counter that begins with 1 has not increased, so the first loss would
+// raise no alert.
 func (o *observer) labels(l observe.LockInfo) (path, kind string) {
 	path, kind = o.label(l.Path), string(l.Kind)
 	if _, known := o.known.LoadOrStore([2]string{path, kind}, nil); !known {
@@ -154,7 +155,7 @@ func (o *observer) labels(l observe.LockInfo) (path, kind string) {
 	return path, kind
 }
 
-// reasons are the values of the label "reason". The first that the error matches counts.
+// reasons are the values of the label "reason". The first reason that the error matches applies.
 var reasons = []struct {
 	name  string
 	cause error

@@ -26,8 +26,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// values returns what Prometheus would read, as "name{label=value,...}"; of a histogram how often
-// it was observed.
+// values returns what Prometheus would read, by "name{label=value,...}"; for a histogram, the
+// number of observations.
 func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -48,7 +48,7 @@ func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// checks compares some of the values.
+// checks asserts some of the values.
 func checks(t *testing.T, registry *prometheus.Registry, when string, want map[string]float64) {
 	t.Helper()
 	got := values(t, registry)
@@ -125,7 +125,7 @@ func TestCallsAndHoldsAreCounted(t *testing.T) {
 			"zklocks_failed_total{kind=write,path=/x,reason=lost}": 0,
 		})
 
-		// An outage, which the hold of another lock does not survive.
+		// An outage, in which another lock is lost.
 		tree := reentrant.New(here, "/tree")
 		hold, err := tree.Lock(t.Context())
 		must(t, err)
@@ -212,7 +212,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// documented returns the metrics that there are, each with its labels.
+// documented returns the existing metrics and their labels.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -243,7 +243,7 @@ var (
 	chosen = regexp.MustCompile(`(\w+)=~?"`)
 )
 
-// asks checks that an expression asks for metrics and labels that there are.
+// asks asserts that all metrics and labels in an expression exist.
 func asks(t *testing.T, where, expr string) {
 	t.Helper()
 	all := documented(t)
