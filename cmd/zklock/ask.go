@@ -14,18 +14,18 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// target is the common part of `ask` and `break`: a lock, and which members of its queue are meant.
+// target is the common part of `ask` and `break`: a lock, and the members of its queue to act on.
 type target struct {
 	observer
-	token int64 // of the one; 0: all holders
+	token int64 // the member with this token; 0: all holders
 }
 
-// connected reads the arguments, connects, and calls do, whose context ends with a signal.
+// connected parses the arguments, connects, and calls do. A signal cancels do's context.
 func (t *target) connected(c *command, args []string, do func(ctx context.Context, conn *zklocks.Conn) error) error {
 	if err := t.read(args); err != nil {
 		return err
 	}
-	if t.token < 1 && c.given("token") { // and not all holders
+	if t.token < 1 && c.given("token") { // -token 0 must not mean all holders
 		return usage("-token %d: a token is 1 or more", t.token)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,7 +43,7 @@ func (t *target) define(c *command) {
 	t.servers.define(c.flags, 10*time.Second)
 }
 
-// find returns the lock's queue with the members that are meant alone.
+// find returns the lock's queue, reduced to the members to act on.
 func (t *target) find(ctx context.Context, conn *zklocks.Conn) (*line, error) {
 	l, err := t.look(ctx, conn, t.path)
 	if err != nil {
@@ -62,7 +62,7 @@ func (t *target) find(ctx context.Context, conn *zklocks.Conn) (*line, error) {
 	return l, nil
 }
 
-// about names a member in a message.
+// about describes a member in a message.
 func (m member) about() string {
 	return fmt.Sprintf("%s, %s, token %d, session %s", state(m.Holding), m.what(), m.Token, m.Session)
 }

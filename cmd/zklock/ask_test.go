@@ -19,7 +19,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// held takes a lock on a connection of its own.
+// held acquires a lock on its own connection.
 func held(t *testing.T, lock zklocks.Locker) *zklocks.Hold {
 	t.Helper()
 	return contract.Begin(t, t.Context(), lock.Lock).Granted()
@@ -37,7 +37,7 @@ func given(t *testing.T, h *zklocks.Hold) {
 	}
 }
 
-// asked asserts whether a hold that knows of each request so far is asked to release.
+// asked asserts whether a hold is asked to release, after all earlier requests have arrived.
 func asked(t *testing.T, h *zklocks.Hold, want bool) {
 	t.Helper()
 	if want {
@@ -93,7 +93,7 @@ func TestAskAsksTheHoldersAndSaysWhom(t *testing.T) {
 	free(t, path)
 }
 
-// zklock run ends its command when it is asked for the lock, as after a loss, and then releases it.
+// zklock run ends its command when the lock is asked for, as after a loss, and then releases it.
 func TestAskEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -116,7 +116,7 @@ func TestAskEndsTheCommand(t *testing.T) {
 	free(t, path)
 }
 
-// With -ignore-ask the command goes on. A lock that is lost after a request is a loss.
+// With -ignore-ask the command continues. If the lock is lost after a request, that is a loss.
 func TestAskMayBeIgnored(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -187,7 +187,7 @@ func TestWatchShowsWhoIsAsked(t *testing.T) {
 	given(t, h)
 }
 
-// Watch lists again when a node contains something else than it shows, and only then.
+// Watch lists again if and only if a node has other data than it shows.
 func TestWatchKnowsWhatANodeContains(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -237,7 +237,7 @@ func TestBreakTakesTheLockAway(t *testing.T) {
 	ends(t, c, 0)
 }
 
-// The server deletes the node, and its answer is lost: the second try finds nothing.
+// The server deletes the node, and its answer is lost: the second try finds no node.
 func TestBreakSaysThatItMayHaveDeleted(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
@@ -257,10 +257,10 @@ func TestBreakOneOfSeveral(t *testing.T) {
 	path := test.Path(t)
 	s := semaphore.New(conn(t), path, 4)
 	a, b := held(t, s.Locker(1)), held(t, s.Locker(3))
-	ends(t, start(t, "", "break", "-yes", "-token", "0", path), exitUsage, "-token 0") // and not all of them
+	ends(t, start(t, "", "break", "-yes", "-token", "0", path), exitUsage, "-token 0") // not all holders
 	inLine(t, path+"/queue", 4)
 	ends(t, start(t, "", "break", "-yes", "-token", fmt.Sprint(b.Token()), path), 0)
-	inLine(t, path+"/queue", 1) // no hold looks: the tool has deleted all three
+	inLine(t, path+"/queue", 1) // no hold detects it: the tool has deleted all three nodes
 	if b.Verify(t.Context()) == nil {
 		t.Error("the hold goes on")
 	}
@@ -271,7 +271,7 @@ func TestBreakOneOfSeveral(t *testing.T) {
 	_ = b.Release(t.Context())
 }
 
-// A request is shown although the read that was to watch the node got no answer.
+// A request is shown although the read that sets the watch on the node was not answered.
 func TestWatchShowsWhoIsAskedAfterALostRead(t *testing.T) {
 	t.Parallel()
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.Answer(-127)} {
@@ -280,12 +280,12 @@ func TestWatchShowsWhoIsAskedAfterALostRead(t *testing.T) {
 		a := holder(t, "-ignore-ask", "-shared", path)
 		w := start(t, p.Addr(), "watch", path)
 		shows(t, w, path, "rwlock, 1 holding, 0 waiting")
-		time.Sleep(time.Second) // real: until all is told that has happened
+		time.Sleep(time.Second) // real: until all events have arrived
 		lost := p.Where(func(r proxy.Request) bool { return r.Is(proxy.ReadOp) && r.Watch }, 1, action)
 		b := holder(t, "-ignore-ask", "-shared", path)
 		shows(t, w, path, "rwlock, 2 holding, 0 waiting")
 		test.Within(t, soon, "the read is lost", func() { <-lost.Fired() })
-		time.Sleep(2 * time.Second) // real: for a read to come that watches it
+		time.Sleep(2 * time.Second) // real: time for another read that sets the watch
 		list, err := rwlock.New(conn(t), path).Queue(t.Context())
 		if err != nil || len(list) != 2 {
 			t.Fatal(list, err)

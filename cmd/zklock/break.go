@@ -43,7 +43,8 @@ ask first, and end a process that hangs: its lock goes with its session.
 	return c
 }
 
-// take shows whose nodes it is about to delete, asks unless yes, and deletes them.
+// take shows the members whose nodes it will delete, asks for a confirmation unless yes is set, and
+// deletes the nodes.
 func (t *target) take(ctx context.Context, conn *zklocks.Conn, yes bool) error {
 	limited, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -61,12 +62,12 @@ func (t *target) take(ctx context.Context, conn *zklocks.Conn, yes bool) error {
 			return err
 		}
 	}
-	limited, cancel = context.WithTimeout(ctx, t.timeout) // an answer may have taken a while
+	limited, cancel = context.WithTimeout(ctx, t.timeout) // the person may have taken a while to answer
 	defer cancel()
 	return t.remove(limited, conn, l.Members)
 }
 
-// confirm has the person at the terminal say yes.
+// confirm asks the person at the terminal to type yes.
 func confirm(ctx context.Context) error {
 	if !isTerminal(os.Stdin) {
 		return usage("standard input is no terminal: -yes deletes without asking")
@@ -88,7 +89,6 @@ func confirm(ctx context.Context) error {
 	return fail(exitFailed, "nothing was deleted")
 }
 
-// remove deletes all nodes of members.
 func (t *target) remove(ctx context.Context, conn *zklocks.Conn, members []member) error {
 	for _, m := range members {
 		nodes, err := m.nodes(ctx, conn)
@@ -118,7 +118,7 @@ func (t *target) remove(ctx context.Context, conn *zklocks.Conn, members []membe
 	return nil
 }
 
-// nodes are all nodes of a member: one for each permit. They differ by their numbers alone.
+// nodes returns all nodes of a member: one for each permit. Their names differ only in the numbers.
 func (m member) nodes(ctx context.Context, conn *zklocks.Conn) ([]string, error) {
 	if m.Permits <= 1 {
 		return []string{m.Node}, nil

@@ -13,26 +13,27 @@ import (
 	"time"
 )
 
-// child is the command, in a process group of its own, so that zklock can end the processes that it
-// starts together with it.
+// child is the command, in its own process group, so that zklock can also end the processes that
+// the command starts.
 type child struct {
-	pid   int // also the number of the group
+	pid   int // also the id of the group
 	ended chan syscall.WaitStatus
-	tty   *terminal // that was lent to it; wait's until ended yields
+	tty   *terminal // the terminal that was lent to it; owned by wait until ended yields
 }
 
-// starterName is argv[0] of a process of this program that is about to become the command.
+// starterName is argv[0] of a process of this program that will become the command.
 const starterName = "zklock-start"
 
-// The starter's files beside the standard ones.
+// The starter's files in addition to the standard ones.
 const (
-	starterGo   = 3 + iota // it reads a byte: it may become the command
-	starterFail            // it writes the number of the error if it cannot
+	starterGo   = 3 + iota // the starter reads a byte from it: it may become the command
+	starterFail            // the starter writes the error number to it if it cannot
 )
 
-// startChild calls known with the group's number when the command has a process and has not begun:
-// the command must not start processes before the guard knows the group. So the process waits for a
-// byte, and only then becomes the command. If known returns an error it never does.
+// startChild starts the command. The command must not start processes before the guard has the id
+// of its group. So startChild starts a process of this program, calls known with its group, and
+// sends it a byte: only then does the process become the command. If known returns an error it
+// never does.
 func startChild(argv, env []string, known func(group int) error) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -72,23 +73,23 @@ func startChild(argv, env []string, known func(group int) error) (*child, error)
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}
 	if err := known(c.pid); err != nil {
 		release.Close()
-		_ = p.Kill() // ^Z may have stopped it
+		_ = p.Kill() // ^Z may have stopped it: kill it
 		_, _ = p.Wait()
 		tty.takeBack(p.Pid)
 		return nil, err
 	}
-	_, _ = release.Write([]byte{1})  // the starter was killed: wait reports how
-	text, err := io.ReadAll(failure) // ends when the command has begun, or the starter has ended
+	_, _ = release.Write([]byte{1})  // the starter may have been killed: wait reports that
+	text, err := io.ReadAll(failure) // returns when the command has begun, or the starter has ended
 	if number, e := strconv.Atoi(string(text)); err == nil && e == nil {
 		_, _ = p.Wait()
-		tty.takeBack(p.Pid) // the terminal was lent before the program was found not to run
+		tty.takeBack(p.Pid) // the terminal was lent before the exec failed
 		return nil, cannotRun(argv[0], &fs.PathError{Op: "exec", Path: path, Err: syscall.Errno(number)})
 	}
 	go c.wait()
 	return c, nil
 }
 
-// starter is the starter's main function. It returns only if it does not become the command.
+// starter is the main function of the starter. It returns only if it does not become the command.
 func starter(path string, argv []string) int {
 	syscall.CloseOnExec(starterGo)
 	syscall.CloseOnExec(starterFail)
@@ -113,15 +114,15 @@ func cannotRun(name string, err error) error {
 	return fail(exitNotRun, "%s: %w", name, errors.Unwrap(err))
 }
 
-// wait is not that of package os, because it must also report ^Z: when the terminal stops the
-// command, a program that waits for zklock would not learn of it. A process that is stopped should
-// not hold a lock, so wait continues the command.
+// wait calls wait4 itself, because package os does not report ^Z: if the terminal stopped the
+// command, a program that waits for zklock would not be notified. A stopped process should not hold
+// a lock, so wait continues the command.
 func (c *child) wait() {
-	asks := false // for the terminal, and stands still
+	asks := false // the command needs the terminal, and is stopped
 	var tty *terminal
 	for {
 		options := syscall.WUNTRACED
-		if asks { // no signal reports that zklock is in the foreground: to the shell it is not stopped
+		if asks { // no signal reports that zklock is in the foreground: for the shell it is not stopped
 			if tty == nil {
 				tty = askedFor()
 			}
@@ -131,14 +132,14 @@ func (c *child) wait() {
 				c.signal(syscall.SIGCONT)
 				continue
 			}
-			time.Sleep(50 * time.Millisecond) // a person who types fg does not notice that
+			time.Sleep(50 * time.Millisecond) // too short for the person who types fg to notice
 			options |= syscall.WNOHANG
 		}
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, options, nil)
 		switch {
 		case err == syscall.EINTR, err == nil && pid != c.pid:
-		case err != nil: // impossible: it is our child
+		case err != nil: // cannot happen: it is our child
 			c.ended <- syscall.WaitStatus(exitFailed << 8)
 			return
 		case !status.Stopped():
@@ -152,11 +153,11 @@ func (c *child) wait() {
 	}
 }
 
-// signal goes to the whole group.
+// signal sends a signal to the whole group.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
-// gone reports whether no process of the group is left. zklock must wait for those that have lost
-// their parent, see adoptOrphans; elsewhere the system does it.
+// gone reports whether no process of the group is left. zklock must wait for the orphans among
+// them, see adoptOrphans; on other systems init does.
 func (c *child) gone() bool {
 	for {
 		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
@@ -167,7 +168,7 @@ func (c *child) gone() bool {
 	return syscall.Kill(-c.pid, 0) == syscall.ESRCH
 }
 
-// code returns the exit code that a shell would report for the command.
+// code returns the exit code that a shell reports for this status.
 func code(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return killedBy(status.Signal())

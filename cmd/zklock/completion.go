@@ -35,7 +35,7 @@ func takesValue(f *flag.Flag) bool {
 // takesFile reports whether a flag's value is the name of a file.
 func takesFile(f *flag.Flag) bool { name, _ := described(f); return name == "file" }
 
-// summary is the first line of a flag's usage.
+// summary returns the first line of a flag's usage.
 func summary(f *flag.Flag) string {
 	_, text := described(f)
 	text, _, _ = strings.Cut(text, "\n")
@@ -150,5 +150,5 @@ func fish(all []*command) string {
 	return b.String()
 }
 
-// single puts a word in single quotes, as all three shells read it.
+// single quotes a word for all three shells.
 func single(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

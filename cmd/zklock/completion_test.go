@@ -29,8 +29,8 @@ func TestBashCompletes(t *testing.T) {
 	}
 }
 
-// Where zsh or fish is not installed, at least each command and flag is in the script, and every
-// quote is closed.
+// If zsh or fish is not installed, the test checks that each command and flag is in the script, and
+// that all quotes are closed.
 func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	for shell, script := range map[string]string{"zsh": zsh(commands()), "fish": fish(commands())} {

@@ -18,7 +18,7 @@ import (
 
 const defaultServer = "127.0.0.1:2181"
 
-// servers are the flags that name the ensemble, and how to talk to it.
+// servers are the flags that name the ensemble and describe how to connect.
 type servers struct {
 	addrs   string
 	timeout time.Duration
@@ -27,18 +27,18 @@ type servers struct {
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
 	flags.Func("servers", "`list`: host:port,host:port, then a /path below which all\nlocks are; default: ZK_SERVERS, then\n"+defaultServer, func(text string) error {
-		if s.addrs = text; text == "" { // a variable that was not set: the default would be another ensemble
+		if s.addrs = text; text == "" { // a variable may be unset: the default would be another ensemble
 			return errors.New("it is empty")
 		}
 		return nil
 	})
 	durationVar(flags, &s.timeout, "session-timeout", timeout,
 		"`duration`: how long a lock outlives a dead holder, and how\nlong to try to connect; default: 10s, for run 20s")
-	flags.Var((*duration)(&s.timeout), "timeout", "") // the former name
+	flags.Var((*duration)(&s.timeout), "timeout", "") // the old name
 	s.security.define(flags)
 }
 
-// text is the list of servers as the user has given it.
+// text returns the list of servers as given by the user.
 func (s *servers) text() string { return cmp.Or(s.addrs, os.Getenv("ZK_SERVERS"), defaultServer) }
 
 // ensemble returns the servers, and the path below which the locks are.
@@ -52,7 +52,7 @@ func (s *servers) ensemble() (list []string, chroot string, err error) {
 
 func (s *servers) list() []string { list, _, _ := s.ensemble(); return list }
 
-// connect tries the servers for as long as a session would live.
+// connect connects to the servers within one session timeout.
 func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	if s.timeout <= 0 {
 		return nil, usage("-session-timeout %v: it must be positive", s.timeout)
@@ -74,7 +74,7 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		// The error names the addresses, the time and what TLS refuses.
+		// The error names the addresses, the time and the reason for which TLS failed.
 		hint := "set ZK_SERVERS or -servers, or start one with zklock dev"
 		if s.tls {
 			hint = ""
@@ -87,11 +87,11 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	}
 }
 
-// unprefixed returns an error of package zklocks without the name of the package, which is nearly
-// that of this program.
+// unprefixed returns the text of an error of package zklocks without the name of the package, which
+// resembles the name of this program.
 func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "zklocks: ") }
 
-// checkPath refuses an invalid path before it connects to a server.
+// checkPath parses the path of the lock, before zklock connects to a server.
 func checkPath(args []string) (path string, rest []string, err error) {
 	if len(args) == 0 {
 		return "", nil, usage("the path of the lock is missing")

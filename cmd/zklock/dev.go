@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 )
 
-// sessionLimit is the longest session that ZooKeeper grants with its default configuration. A short
-// -tick does not make it shorter.
+// sessionLimit is the longest session timeout that ZooKeeper grants by default. A short -tick does
+// not lower it.
 const sessionLimit = 40 * time.Second
 
 // devServer holds the flags of `zklock dev`.
@@ -74,7 +74,7 @@ func (d *devServer) serve(ctx context.Context) error {
 	go func() { served <- ensemble.Members()[0].Serve(l) }()
 
 	use := *addr
-	if use.IP.IsUnspecified() { // no address to connect to
+	if use.IP.IsUnspecified() { // not an address to connect to
 		use.IP = net.IPv4(127, 0, 0, 1)
 	}
 	fmt.Println("An in-memory ZooKeeper to try things out, not for production: it is one process, and its data is gone when it ends.")

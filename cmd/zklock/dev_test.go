@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// dev starts `zklock dev` on a free port, and returns the address that it names.
+// dev starts `zklock dev` on a free port, and returns the address that it prints.
 func dev(t *testing.T, args ...string) (c *realzk.Child, addr string) {
 	t.Helper()
 	c = start(t, "none", append([]string{"dev", "-port", "0"}, args...)...)
@@ -71,7 +71,8 @@ func TestDevGrantsSessionsByItsTick(t *testing.T) {
 	}
 }
 
-// granted asks for a session of so many milliseconds, and returns what the server grants.
+// granted asks for a session timeout in milliseconds, and returns the timeout that the server
+// grants.
 func granted(t *testing.T, addr string, asked int32) int32 {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -107,7 +108,7 @@ func TestDevSaysWhyItDoesNotServe(t *testing.T) {
 		{[]string{"-port", port}, exitFailed, "zklock: port " + port + " of 127.0.0.1 is taken: end the program that uses it, or name another one with -port"},
 		{[]string{"-port", "65536"}, exitUsage, "-port 65536: it must be from 0 to 65535"},
 		{[]string{"-port", "-1"}, exitUsage, "-port -1: it must be from 0 to 65535"},
-		{[]string{"-host", ""}, exitUsage, "-host is empty"}, // which is all addresses of the machine
+		{[]string{"-host", ""}, exitUsage, "-host is empty"}, // would mean all addresses of the machine
 		{[]string{"-tick", "0"}, exitUsage, "-tick 0s: it must be 1ms or more"},
 		{[]string{"-tick", "300h"}, exitUsage, "-tick 300h0m0s: it must be"},
 		{[]string{"-host", "192.0.2.1"}, exitFailed, "192.0.2.1:2181"}, // an address that no machine has

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// tooLong matches the durations that package time can read, and larger ones.
+// tooLong matches valid durations, including those that are too long for package time.
 var tooLong = regexp.MustCompile(`^([0-9.]+(h|m|s|ms))+$`)
 
-// duration is the value of a flag. The error for an invalid value shows a valid one, where that of
-// package flag says "parse error".
+// duration is the value of a flag. Its error for an invalid value shows a valid value; the error of
+// package flag is "parse error".
 type duration time.Duration
 
 func durationVar(flags *flag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {

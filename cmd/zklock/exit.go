@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// The exit codes of zklock itself. All others are the command's. They are those of other tools that
+// The exit codes of zklock itself. All other codes are the command's. They follow other tools that
 // run commands: timeout(1) exits with 124 after its time limit, the shell with 126 and 127 for
-// commands that do not run.
+// commands that cannot run.
 const (
 	exitFree      = 1 // of ls -status
 	exitAsked     = 119
@@ -43,11 +43,11 @@ The other commands exit with 0, 122, 123 or 125. ls -status exits with 0 if the
 lock is held, and with 1 if it is free.
 `
 
-// exit is an error with the code to exit with.
+// exit is an error with an exit code.
 type exit struct {
 	code int
 	err  error  // nil: no message
-	hint string // a hint what to do; empty: none
+	hint string // what the user can do; may be empty
 }
 
 func (e exit) Error() string {
@@ -63,15 +63,15 @@ func fail(code int, format string, args ...any) error {
 	return exit{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// usage is an error in what the user has typed.
+// usage returns an error in the user's arguments.
 func usage(format string, args ...any) error {
 	return exit{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
-// killedBy is the code with which a shell reports an end by a signal.
+// killedBy returns the exit code that a shell reports after a signal.
 func killedBy(sig syscall.Signal) int { return exitSignalled + int(sig) }
 
-// report prints what went wrong and returns the code.
+// report prints the error and returns the exit code.
 func report(c *command, err error) int {
 	if err == nil {
 		return 0
@@ -94,7 +94,7 @@ func report(c *command, err error) int {
 	return code
 }
 
-// say prints to standard error: standard output is the command's.
+// say prints to standard error: standard output belongs to the command.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "zklock: "+format+"\n", args...)
 }

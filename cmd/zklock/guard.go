@@ -16,18 +16,18 @@ import (
 // guardName is argv[0] of a process of this program that guards a command.
 const guardName = "zklock-guard"
 
-// watcher is zklock's end of the pipe to the guard: a second process that ends the command's group
-// when zklock cannot, because zklock was killed or stopped. The guard reads the group's number,
-// then again and again for how much longer the group may run, as of when, and at last "done". If
-// the pipe ends without it, zklock is dead.
+// watcher is zklock's end of the pipe to the guard, a second process that kills the command's group
+// when zklock cannot, because zklock was killed or stopped. The guard reads the id of the group,
+// and then repeatedly how much longer the group may run and at what time that was written. "done"
+// ends the guard. If the pipe ends without it, zklock is dead.
 type watcher struct {
 	pipe  *os.File
 	cmd   *exec.Cmd
-	group int // the command's; 0 until there is one
+	group int // the command's group; 0 until there is one
 }
 
-// startGuard is called before the command is started, so that the command never runs without a
-// guard.
+// startGuard starts the guard. It is called before the command is started, so that the command
+// never runs without a guard.
 func startGuard() (*watcher, error) { return startGuardOf(0, time.Time{}) }
 
 func startGuardOf(group int, until time.Time) (*watcher, error) {
@@ -41,7 +41,7 @@ func startGuardOf(group int, until time.Time) (*watcher, error) {
 	}
 	defer in.Close()
 	w := &watcher{pipe: pipe}
-	if group != 0 { // told before the guard starts: a zklock that is stopped right after could not
+	if group != 0 { // write it before the guard starts: if zklock is stopped right after, it could not write it
 		w.guards(group)
 		w.allow(until)
 	}
@@ -55,7 +55,7 @@ func startGuardOf(group int, until time.Time) (*watcher, error) {
 }
 
 func (w *watcher) tell(format string, args ...any) error {
-	_ = w.pipe.SetWriteDeadline(time.Now().Add(time.Second)) // a guard that is stopped must not block zklock
+	_ = w.pipe.SetWriteDeadline(time.Now().Add(time.Second)) // a stopped guard must not block zklock
 	_, err := fmt.Fprintf(w.pipe, format+"\n", args...)
 	return err
 }
@@ -65,15 +65,15 @@ func (w *watcher) guards(group int) {
 	_ = w.tell("group %d", group)
 }
 
-// allow lets the group run until then, and starts another guard where this one was killed.
+// allow lets the group run until then. If the guard was killed, allow starts another.
 func (w *watcher) allow(until time.Time) {
-	now := time.Now() // read once: the guard counts all that passes from here on
+	now := time.Now() // read once: the guard subtracts the time that passes from here on
 	if err := w.tell("left %d %d", int64(until.Sub(now)), now.UnixNano()); !errors.Is(err, syscall.EPIPE) {
 		return
 	}
 	another, err := startGuardOf(w.group, until)
 	if err != nil {
-		return // tried again with the next allow
+		return // the next call of allow tries again
 	}
 	w.done()
 	*w = *another
@@ -87,9 +87,9 @@ func (w *watcher) done() {
 	_ = w.cmd.Wait()
 }
 
-// guard is the guard's main function.
+// guard is the main function of the guard.
 func guard(in io.Reader) int {
-	signal.Ignore(passedOn...) // what stops a service sends them to all its processes: the command may take its time
+	signal.Ignore(passedOn...) // a service manager sends these signals to all processes, and the command may take its time
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -99,7 +99,7 @@ func guard(in io.Reader) int {
 				return
 			}
 			if strings.HasPrefix(line, "left ") && r.Buffered() > 0 {
-				continue // what comes next is of later
+				continue // the next line is newer
 			}
 			lines <- line
 		}
@@ -128,8 +128,9 @@ func guard(in io.Reader) int {
 			case "left":
 				var left, asOf int64
 				_, _ = fmt.Sscan(number, &left, &asOf)
-				// A guard that has just been started on a busy machine reads it late. The wall
-				// clock, which both have, may only shorten the time: it may have been set back.
+				// A guard that was just started on a busy machine reads the line late, so it
+				// subtracts the age of the line. The wall clock of both processes may be set back,
+				// so it may only shorten the time.
 				late.Reset(time.Duration(left - max(0, time.Now().UnixNano()-asOf)))
 			case "done":
 				return 0

@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// guardOf finds the guard among the children of a zklock.
+// guardOf returns the guard among the children of a zklock.
 func guardOf(t *testing.T, zklock string) int {
 	t.Helper()
 	n := findGuard(t, zklock)
@@ -24,7 +24,7 @@ func guardOf(t *testing.T, zklock string) int {
 	return n
 }
 
-// findGuard returns 0 where there is none.
+// findGuard returns the guard, or 0 if there is none.
 func findGuard(t *testing.T, zklock string) int {
 	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", zklock, zklock))
@@ -56,7 +56,8 @@ func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	free(t, path)
 }
 
-// overtakenWhileStopped asserts that the guard alone ends the command before the next one holds.
+// overtakenWhileStopped asserts that the guard alone ends the command before the next holder has
+// the lock.
 func overtakenWhileStopped(t *testing.T, c *realzk.Child, path string, group []int) {
 	t.Helper()
 	granted := next(t, path, realzk.Some(t)[0], group)
@@ -68,7 +69,7 @@ func overtakenWhileStopped(t *testing.T, c *realzk.Child, path string, group []i
 	ends(t, c, exitLost)
 }
 
-// The system may kill the guard alone, for want of memory.
+// The system may kill the guard alone, for lack of memory.
 func TestAKilledGuardIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -86,12 +87,12 @@ func TestAKilledGuardIsReplaced(t *testing.T) {
 	overtakenWhileStopped(t, c, path, group)
 }
 
-// A command may live for months, and start processes that outlive their parents. zklock is the
-// parent of these then, and no other process can remove what is left of them.
+// A command may run for months, and start processes that outlive their parents. zklock becomes
+// their parent, and must wait for them.
 func TestNoDeadProcessesPileUp(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	c := start(t, "", "run", path, "--", "sh", "-c", // which sleeps until its orphans have ended
+	c := start(t, "", "run", path, "--", "sh", "-c", // sleeps until its orphans have ended
 		"echo parent $PPID; for i in 1 2 3 4 5; do (sleep 0.01 &); done; sleep 0.5; echo done; read line")
 	zklock := c.Hears("parent")
 	c.Hears("done")
@@ -113,7 +114,7 @@ func TestNoDeadProcessesPileUp(t *testing.T) {
 	free(t, path)
 }
 
-// What stops a service sends SIGTERM to each of its processes, the guard too.
+// A service manager sends SIGTERM to each process of a service, also to the guard.
 func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -136,7 +137,7 @@ func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
 	overtakenWhileStopped(t, c, path, group)
 }
 
-// sleeps starts a command that runs until it is ended, and a guard of it.
+// sleeps starts a command that runs until it is killed, and a guard for it.
 func sleeps(t *testing.T) (g *watcher, ended <-chan struct{}) {
 	t.Helper()
 	command := exec.Command("sleep", "1000")
@@ -155,7 +156,7 @@ func sleeps(t *testing.T) (g *watcher, ended <-chan struct{}) {
 	return g, over
 }
 
-// On a busy machine the guard starts late, and reads late for how much longer the command may run.
+// On a busy machine the guard starts late, and reads late how much longer the command may run.
 func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
 	t.Parallel()
 	guard, ended := sleeps(t)
@@ -166,15 +167,15 @@ func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
 	guard.done()
 }
 
-// What the guard reads late may be out of date: zklock has allowed more since.
+// A line that the guard reads late may be out of date: zklock has allowed more time since.
 func TestAGuardThatReadsLateGoesByTheLastLine(t *testing.T) {
 	t.Parallel()
 	guard, ended := sleeps(t)
-	// Both at once, as they lie in the pipe.
+	// Both lines are in the pipe at once.
 	if err := guard.tell("left 1 1\nleft %d %d", time.Hour, time.Now().UnixNano()); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // real: for a guard that goes by the first line to end the command
+	time.Sleep(200 * time.Millisecond) // real: time for a guard that uses the first line to kill the command
 	guard.done()
 	select {
 	case <-ended:

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// overview is the text of `zklock help`. It fits on a screen of 24 lines, as every help text does.
+// overview returns the text of `zklock help`. Like every help text it fits on a screen of 24 lines.
 func overview(all []*command) string {
 	var b strings.Builder
 	b.WriteString(`zklock runs a command while it holds a lock in ZooKeeper.
@@ -31,7 +31,7 @@ zklock help exit        the exit codes
 	return b.String()
 }
 
-// topics are the help texts that belong to no command.
+// topics are the help texts that do not belong to a command.
 func topics(all []*command) map[string]func() string {
 	return map[string]func() string{
 		"connection": connection,
@@ -40,7 +40,8 @@ func topics(all []*command) map[string]func() string {
 	}
 }
 
-// help is the text of `zklock COMMAND -help`: what the command does, by example, and its flags.
+// help returns the text of `zklock COMMAND -help`: what the command does, by example, and its
+// flags.
 func (c *command) help() string {
 	text := c.usage() + "\n\n" + strings.Trim(c.long, "\n") + "\n"
 	if flags := flagLines(c.flags, func(f *flag.Flag) bool { return connectionFlags().Lookup(f.Name) == nil }); flags != "" {
@@ -58,7 +59,7 @@ func (c *command) usage() string {
 	return strings.TrimSpace("zklock " + c.name + flags + " " + c.args)
 }
 
-// flagLines returns the lines of a help text for some of the flags.
+// flagLines returns the lines for the flags to include.
 func flagLines(flags *flag.FlagSet, include func(*flag.Flag) bool) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -72,21 +73,21 @@ func flagLines(flags *flag.FlagSet, include func(*flag.Flag) bool) string {
 	return b.String()
 }
 
-// described returns the name of a flag's value, and the flag's purpose. The usage may begin with
-// the name of the value, quoted and with a colon, which is not repeated.
+// described returns the name of a flag's value and the flag's purpose, without the value's name
+// with a colon with which the usage may begin.
 func described(f *flag.Flag) (value, text string) {
 	value, text = flag.UnquoteUsage(f)
 	return value, strings.TrimPrefix(text, value+": ")
 }
 
-// connectionFlags are the flags of all commands that connect.
+// connectionFlags returns the flags of all commands that connect.
 func connectionFlags() *flag.FlagSet {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	new(servers).define(flags, 0)
 	return flags
 }
 
-// connection is the text of `zklock help connection`.
+// connection returns the text of `zklock help connection`.
 func connection() string {
 	return `How zklock reaches the servers. All commands that connect have these flags; a
 flag overrides the variable that it names.
@@ -97,7 +98,7 @@ flag overrides the variable that it names.
 ` + flagLines(connectionFlags(), func(*flag.Flag) bool { return true })
 }
 
-// man is the manual page that `zklock help -man` prints, for man(1).
+// man returns the manual page that `zklock help -man` prints, for man(1).
 func man(all []*command) string {
 	var b strings.Builder
 	section := func(macro, name, text string) {

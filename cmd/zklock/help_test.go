@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each text is printed once, on standard output, and no word follows itself.
+// Each text is printed once, on standard output, without repeated words.
 func TestHelpSaysEverythingOnce(t *testing.T) {
 	t.Parallel()
 	asked := [][]string{{"help"}, {"-h"}, {"-help"}, {"--help"}, {"-help", "-help"}, {"help", "-help"}}
@@ -48,7 +48,7 @@ func TestHelpSaysEverythingOnce(t *testing.T) {
 	}
 }
 
-// Every text of help fits on a screen of 24 lines by 80 columns, and begins with a usage line and
+// Every help text fits on a screen of 24 lines by 80 columns, and begins with a usage line and
 // examples.
 func TestHelpFitsOnAScreen(t *testing.T) {
 	t.Parallel()

@@ -22,17 +22,17 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// line lists the holders and waiters at a path, as -json shows them.
+// line is the queue at a path, as -json shows it.
 type line struct {
 	Path    string   `json:"path"`
-	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore, once; or with whose names, see look; mixed; empty if nothing is there
-	Permits int      `json:"permits,omitempty"` // of a semaphore
+	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore, once; or with the names of a library, see look; mixed; empty if there is no lock
+	Permits int      `json:"permits,omitempty"` // number of permits of a semaphore
 	Missing bool     `json:"missing,omitempty"` // there is no such path
-	Members []member `json:"members"`           // in the order in which they came
+	Members []member `json:"members"`           // in queue order
 
-	Last *once.Run `json:"last,omitempty"` // of a job of package once
+	Last *once.Run `json:"last,omitempty"` // the last run of a job of package once
 
-	below bool // there is something else below the path
+	below bool // the path has other children
 }
 
 func (l *line) held() bool {
@@ -40,8 +40,8 @@ func (l *line) held() bool {
 }
 
 type member struct {
-	Holding bool      `json:"holding"`         // and not waiting
-	Asked   bool      `json:"asked,omitempty"` // to release
+	Holding bool      `json:"holding"`         // otherwise it waits
+	Asked   bool      `json:"asked,omitempty"` // asked to release
 	Kind    string    `json:"kind"`            // read, write, lock, permit
 	Permits int       `json:"permits,omitempty"`
 	Since   time.Time `json:"since"` // when it queued, by the server's clock
@@ -57,7 +57,7 @@ func (l *line) add(kind string, queue []zklocks.Member) {
 		case l.Kind == "":
 			l.Kind = kind
 		case l.Kind != kind && len(l.Members) > 0:
-			l.Kind = "mixed" // they do not exclude each other
+			l.Kind = "mixed" // locks of different kinds do not exclude each other
 		}
 		m := member{q.Holding, q.ReleaseRequested, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
 		if q.Kind == observe.KindPermits {
@@ -69,17 +69,17 @@ func (l *line) add(kind string, queue []zklocks.Member) {
 
 func sessionID(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
 
-// kinds are the words of -json and of the table.
+// kinds are the words for the kinds in -json and in the table.
 var kinds = map[observe.Kind]string{
 	observe.KindRead: "read", observe.KindWrite: "write", observe.KindMutex: "lock", observe.KindPermits: "permit",
 }
 
-// look determines the kind of lock at a path from its nodes: each recipe ignores the nodes of the
-// others.
+// look lists the queue at a path. It determines the kind of lock from the nodes: each recipe
+// ignores the nodes of the others.
 func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	l := &line{Path: path, Members: []member{}}
 	at, err := read(ctx, conn, path)
-	if l.Missing = at.missing; at.missing || err != nil && !errors.Is(err, zk.ErrNoAuth) { // Queue says which right is missing
+	if l.Missing = at.missing; at.missing || err != nil && !errors.Is(err, zk.ErrNoAuth) { // on ErrNoAuth Queue says which right is missing
 		return l, err
 	}
 	for _, recipe := range []struct {
@@ -104,7 +104,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	if l.Permits = at.permits; at.permits > 0 && l.Kind == "" {
 		l.Kind = "semaphore"
 	}
-	// Without a number there may be a semaphore whose number was deleted.
+	// If there is no number, there may be a semaphore whose number was deleted.
 	queue, err := semaphore.New(conn, path, 0).Queue(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, err
-	case err != nil: // what is below is not of package once
+	case err != nil: // the children do not belong to package once
 		return l, nil
 	}
 	running, err := look(ctx, conn, path+"/lock")
@@ -127,12 +127,12 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	return &line{Path: path, Kind: "once", Members: running.Members, Last: &last}, nil
 }
 
-// stored is what the node at the path of a lock shows.
+// stored is the content of the node at the path of a lock.
 type stored struct {
 	missing  bool  // there is no node
-	permits  int   // of a semaphore; 0: there is no number
-	foreign  bool  // its data are no number
-	version  int32 // of its data
+	permits  int   // number of permits of a semaphore; 0: there is no number
+	foreign  bool  // its data are not a number
+	version  int32 // version of the data
 	children int32
 }
 
@@ -163,8 +163,8 @@ func read(ctx context.Context, conn *zklocks.Conn, path string) (at stored, err 
 	return at, nil
 }
 
-// retried makes a call of the client until a server answers or ctx ends. The client's calls wait
-// until there is a server.
+// retried repeats a call of the zk client until a server answers or ctx is canceled. The client's
+// calls wait for a connection.
 func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -179,7 +179,7 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 				answered <- answer{value, err}
 				return
 			case zkclient.Overloaded(err):
-				time.Sleep(100 * time.Millisecond) // it would be asked on and on otherwise
+				time.Sleep(100 * time.Millisecond) // the overloaded server would receive requests without a pause
 			}
 		}
 	}()

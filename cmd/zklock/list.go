@@ -23,7 +23,7 @@ type observer struct {
 	servers
 	json    bool
 	path    string
-	skipped bool // walk has left out a path
+	skipped bool // walk has skipped a path
 }
 
 func (o *observer) define(c *command) {
@@ -58,7 +58,7 @@ pid and command.
 	status := c.flags.Bool("status", false, "exit with 0 if the lock is held, with 1 if it is free")
 	c.run = func(args []string) error {
 		if *below && len(args) == 1 && args[0] == "/" {
-			o.path = "/" // no path of a lock, but of all
+			o.path = "/" // not the path of a lock, but the root of all
 		} else if err := o.read(args); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ pid and command.
 	return c
 }
 
-// walk calls found with each lock in use at or below a path. It skips what it may not read.
+// walk calls found for each lock in use at or below a path. It skips paths that it may not read.
 func (o *observer) walk(ctx context.Context, conn *zklocks.Conn, path string, found func(*line)) error {
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -111,7 +111,7 @@ func (o *observer) walk(ctx context.Context, conn *zklocks.Conn, path string, fo
 	case err == zk.ErrNoNode && path == o.path:
 		found(&line{Path: path, Missing: true, Members: []member{}})
 		return nil
-	case err == zk.ErrNoNode: // it has just gone
+	case err == zk.ErrNoNode: // it was just deleted
 		return nil
 	case err != nil:
 		return o.skip(o.late(fmt.Errorf("%s: %w", path, err)))
@@ -140,7 +140,7 @@ func (o *observer) walk(ctx context.Context, conn *zklocks.Conn, path string, fo
 	return nil
 }
 
-// skip reports the error of one path of several, and returns it if there is no use in going on.
+// skip reports the error of one path. It returns the error if walk must stop.
 func (o *observer) skip(err error) error {
 	if err == nil || unanswered(err) || errors.Is(err, context.Canceled) {
 		return err
@@ -150,7 +150,7 @@ func (o *observer) skip(err error) error {
 	return nil
 }
 
-// look is bounded by the session timeout.
+// look is look within one session timeout.
 func (o *observer) look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func (s *servers) refused() error {
 	return fail(exitFailed, "%s: the servers refuse the credentials", strings.Join(s.list(), ", "))
 }
 
-// late says what it means that -session-timeout is over.
+// late replaces the error of a call that has reached -session-timeout.
 func (s *servers) late(err error) error {
 	if errors.Is(err, zk.ErrAuthFailed) {
 		return s.refused()

@@ -114,7 +114,7 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	free(t, path)
 }
 
-// All locks below a path are found, of all kinds and also those below another lock.
+// ls -r finds all locks below a path, of all kinds, also below another lock.
 func TestLsFindsTheLocksBelowAPath(t *testing.T) {
 	t.Parallel()
 	root := test.Path(t)
@@ -157,7 +157,7 @@ func TestLsFindsTheLocksBelowAPath(t *testing.T) {
 		t.Errorf("ls without -r: %q", got)
 	}
 
-	// What this client may not read is left out, and the exit code says so.
+	// A path that this client may not read is skipped, and the exit code says so.
 	secret := root + "/b/secret"
 	if _, err := witness.Create(secret, nil, 0, zk.DigestACL(zk.PermAll, "ann", password)); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestLsFindsTheLocksBelowAPath(t *testing.T) {
 	}
 }
 
-// printsAt runs zklock to its end, and returns its exit code and what it has printed.
+// printsAt runs zklock to its end, and returns its exit code and its output.
 func printsAt(t *testing.T, servers string, args ...string) (code int, text string) {
 	t.Helper()
 	cmd := zklockCommand(t, servers, args...)
@@ -255,7 +255,7 @@ func TestWatchShowsEachChange(t *testing.T) {
 			t.Errorf("at the start: %q", got)
 		}
 		h := holder(t, append(flags, path)...)
-		// What happens in quick succession may be shown at once.
+		// Changes in quick succession may be shown together.
 		shows(t, w, path, kind+", 1 holding, 0 waiting")
 		next := start(t, "", append(append([]string{"run"}, flags...), path, "--", "sh", "-c", "read line")...)
 		shows(t, w, path, kind+", 1 holding, 1 waiting")
@@ -270,7 +270,7 @@ func TestWatchShowsEachChange(t *testing.T) {
 	}
 }
 
-// shows waits for a table with that headline.
+// shows waits for a table with this headline.
 func shows(t *testing.T, w *realzk.Child, path, want string) {
 	t.Helper()
 	for got := ""; got != want; {
@@ -295,11 +295,10 @@ func TestWatchGoesOnThroughALostSession(t *testing.T) {
 	ends(t, w, 0)
 }
 
-// A change is shown although the servers do not answer right after it: the event does not come
-// again.
+// A change is shown although the servers do not answer right after it. Its event comes only once.
 func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	_, addr := dev(t) // which grants 4 s at least
+	_, addr := dev(t) // it grants at least 4 s
 	p := proxy.For(t, addr)
 	path := "/jobs/nightly"
 	command := []string{"run", path, "--", "sh", "-c", "echo pid $$; read line"}
@@ -308,12 +307,12 @@ func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
 	b := start(t, addr, command...)
 	w := start(t, p.Addr(), "watch", "-session-timeout", "3s", path)
 	shows(t, w, path, "rwlock, 1 holding, 1 waiting")
-	time.Sleep(time.Second) // real: until all is told that has happened
+	time.Sleep(time.Second) // real: until all events have arrived
 	lost := p.Where(func(r proxy.Request) bool { return r.Is(proxy.ListOp) && !r.Watch }, 1, proxy.LoseRequest)
 	finish(t, a)
 	test.Within(t, soon, "the request is lost", func() { <-lost.Fired() })
 	p.Refuse()
-	time.Sleep(3200 * time.Millisecond) // real: until it has given up, and its session lives
+	time.Sleep(3200 * time.Millisecond) // real: until the listing has failed, while the session lives
 	if err := p.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -323,12 +322,13 @@ func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
 	ends(t, w, 0)
 }
 
-// The directory of the lock is made between the request that finds none and that which watches it.
+// The directory of the lock is created between the request that finds none and the request that
+// watches it.
 func TestWatchShowsALockThatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
-	second := p.Where(func(r proxy.Request) bool { // the first is for the number of permits
+	second := p.Where(func(r proxy.Request) bool { // the first request watches the number of permits
 		return r.Is(proxy.ExistsOp) && r.Watch && slices.Equal(r.Paths, []string{path})
 	}, 2, proxy.HoldRequest)
 	w := start(t, p.Addr(), "watch", path)
@@ -336,7 +336,7 @@ func TestWatchShowsALockThatIsMadeMeanwhile(t *testing.T) {
 	a, b := holder(t, "-shared", path), holder(t, "-shared", path)
 	second.Release()
 	shows(t, w, path, "rwlock, 2 holding, 0 waiting")
-	time.Sleep(time.Second) // real: until all is told that has happened
+	time.Sleep(time.Second) // real: until all events have arrived
 	finish(t, a)
 	test.Within(t, soon, "it shows that one has gone", func() { shows(t, w, path, "rwlock, 1 holding, 0 waiting") })
 	finish(t, b)

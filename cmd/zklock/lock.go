@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// lock is the lock to take, and how.
+// lock describes the lock to acquire.
 type lock struct {
 	path    string
 	shared  bool
@@ -21,13 +21,13 @@ type lock struct {
 	data    []byte
 }
 
-// locker is one permit of a semaphore, or a lock, for reading or for writing.
+// locker returns a permit of a semaphore, or a lock for reading or for writing.
 func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, error) {
 	data := zklocks.WithData(l.data)
 	if l.permits > 0 {
 		return semaphore.New(conn, l.path, l.permits, data).Locker(1), nil
 	}
-	// A lock overwrites the number that a semaphore has stored at its path.
+	// A lock would overwrite the number that a semaphore has stored at the path.
 	if at, err := read(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, err
 	} else if at.permits > 0 {

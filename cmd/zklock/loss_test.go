@@ -19,11 +19,11 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// stubborn is a command that ignores SIGTERM, and starts another that ignores it, too. It prints
-// its number, which is its group's, and that of the other.
+// stubborn is a command that ignores SIGTERM, and starts another process that ignores it. It prints
+// its process id, which is the id of its group, and the id of the other process.
 const stubborn = `trap "" TERM; sleep 1000 & echo pids $$ $!; while :; do read line; done`
 
-// pids are the processes of a stubborn command.
+// pids returns the processes of a stubborn command.
 func pids(t *testing.T, c *realzk.Child) []int {
 	t.Helper()
 	var list []int
@@ -38,7 +38,7 @@ func pids(t *testing.T, c *realzk.Child) []int {
 	return list
 }
 
-// alive returns which of the processes can still run. A zombie cannot.
+// alive returns the processes that can still run. A zombie cannot.
 func alive(pids []int) (some []int) {
 	for _, pid := range pids {
 		if syscall.Kill(pid, 0) == syscall.ESRCH {
@@ -55,13 +55,13 @@ func alive(pids []int) (some []int) {
 	return some
 }
 
-// diedAt yields when the last of them has died. No signal reports the death of processes that are
-// not our children, so it polls each millisecond: polling more often would take CPU time from the
-// processes whose time is measured.
+// diedAt yields the time when the last process has died. No signal reports the death of processes
+// that are not our children, so it polls each millisecond. More frequent polls would take CPU time
+// from the measured processes.
 func diedAt(pids []int) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {
-		for late := time.Now().Add(soon); time.Now().Before(late); time.Sleep(time.Millisecond) { // real: the processes are those of the machine
+		for late := time.Now().Add(soon); time.Now().Before(late); time.Sleep(time.Millisecond) { // real: these are processes of the machine
 			if len(alive(pids)) == 0 {
 				at <- time.Now()
 				return
@@ -71,15 +71,15 @@ func diedAt(pids []int) <-chan time.Time {
 	return at
 }
 
-// grant is when the next holder got the lock, and which processes of the former one were alive
-// then.
+// grant is the time when the next holder acquired the lock, and the processes of the previous
+// command that were alive then.
 type grant struct {
 	hold  *zklocks.Hold
 	at    time.Time
 	alive []int
 }
 
-// next queues for a lock, in this process.
+// next queues for the lock in this process.
 func next(t *testing.T, path, server string, former []int) <-chan grant {
 	t.Helper()
 	m := rwlock.New(locks.On(realzk.Connect(t, quiet, server)), path)
@@ -97,7 +97,8 @@ func next(t *testing.T, path, server string, former []int) <-chan grant {
 	return granted
 }
 
-// overtaken asserts that no process of the command was alive when the next one held.
+// overtaken asserts that no process of the command was alive when the next holder acquired the
+// lock.
 func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant {
 	t.Helper()
 	var g grant
@@ -114,7 +115,7 @@ func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant 
 	return g
 }
 
-// A quarter of it is for the command to end in, a sixteenth for the system to end it.
+// The command has T/4 to end, and the system T/16 to kill it.
 const session = 8 * time.Second
 
 func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
@@ -166,9 +167,8 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	}
 }
 
-// When the guard ends the command before zklock can, zklock reports a loss: the code is not that of
-// a command that SIGKILL has ended. The first thing that the command does here is to stop zklock:
-// the guard knows of the command by then.
+// If the guard kills the command before zklock does, zklock reports a loss, and not the exit code
+// of a command that was killed. The command stops zklock first: the guard has its group by then.
 func TestTheGuardsEndIsALoss(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -181,7 +181,7 @@ func TestTheGuardsEndIsALoss(t *testing.T) {
 	free(t, path)
 }
 
-// The lock is lost and another process may hold it already: there is nothing to wait for.
+// The lock is lost, and another process may hold it already: zklock does not wait.
 func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(t *testing.T, p *proxy.Proxy, path string){
@@ -236,15 +236,15 @@ func TestACommandThatListensMayTidyUp(t *testing.T) {
 	free(t, path)
 }
 
-// That the node is gone is found out when the lock is given back: another process may have held it
-// beside the command.
+// The release finds that the node was deleted: another process may have held the lock while the
+// command ran.
 func TestALossThatIsFoundOutAtTheEnd(t *testing.T) {
 	t.Parallel()
 	addr := realzk.Some(t)[0]
 	p := proxy.For(t, addr)
 	path := test.Path(t)
-	watches := p.Next(proxy.ReadOp, proxy.HoldRequest) // first the path, which may be a semaphore's
-	// With -ignore-ask, as the node is read a second time otherwise.
+	watches := p.Next(proxy.ReadOp, proxy.HoldRequest) // reads the path first, which may be a semaphore's
+	// -ignore-ask, because the node would be read a second time without it.
 	c := start(t, p.Addr(), "run", "-ignore-ask", "-session-timeout", "1m", path, "--", "sh", "-c", "echo pids $$; read line")
 	test.Within(t, soon, "it looks at the path", func() { <-watches.Fired() })
 	held := p.Where(func(r proxy.Request) bool {
@@ -263,7 +263,6 @@ func TestALossThatIsFoundOutAtTheEnd(t *testing.T) {
 	ends(t, c, exitLost, path, "its node was deleted", "the command had ended by itself")
 }
 
-// The lock is lost before the command has begun.
 func TestACommandWhoseLockIsGoneIsNotStarted(t *testing.T) {
 	t.Parallel()
 	const path = "/jobs/nightly"
@@ -297,7 +296,7 @@ func TestACommandWhoseLockIsGoneIsNotStarted(t *testing.T) {
 	}
 }
 
-// An outage that is short costs nothing.
+// A short outage does not end the command.
 func TestAShortOutageIsNoLoss(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])

@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// The system kills a child with the *thread* that has started it, see diesWithUs. The main thread
-// lives as long as the process, so main stays on it and starts the commands.
+// The system kills a child when the *thread* that has started it ends, see diesWithUs. The main
+// thread lives as long as the process, so main stays on it and starts the commands.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -35,7 +35,7 @@ func main() {
 // command is one of zklock's commands.
 type command struct {
 	name  string
-	args  string // behind the flags
+	args  string // usage, after the flags
 	short string
 	long  string // examples, then notes
 	flags *flag.FlagSet
@@ -64,7 +64,7 @@ func (c *command) parse(args []string) (words []string, err error) {
 	}
 }
 
-// visible calls f with each flag that is not just an old name of another one.
+// visible calls f for each flag that is not an old name of another flag.
 func visible(flags *flag.FlagSet, f func(*flag.Flag)) {
 	flags.VisitAll(func(flag *flag.Flag) {
 		if flag.Usage != "" {
@@ -73,8 +73,8 @@ func visible(flags *flag.FlagSet, f func(*flag.Flag)) {
 	})
 }
 
-// The standard library's flags are enough: they are long with a single dash. A library for commands
-// would be larger than what it saves here.
+// newCommand uses package flag: a library for commands would be larger than the code that it saves
+// here.
 func newCommand(name, args, short, long string) *command {
 	c := &command{name: name, args: args, short: short, long: long, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	c.flags.SetOutput(discard{})
@@ -136,7 +136,7 @@ func asksForHelp(word string) bool {
 	return word == "help" || word == "-h" || word == "-help" || word == "--help"
 }
 
-// discard is the output of package flag: its messages come back as errors, too.
+// discard is the output of package flag, which also returns its messages as errors.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// asZklock in the environment turns a copy of the test binary into zklock.
+// asZklock in the environment makes the test binary run as zklock.
 const asZklock = "ZKLOCK_UNDER_TEST"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	contract.Main(m)
 }
 
-// start runs zklock as a process of its own. servers "" means the shared server.
+// start runs zklock as a process. servers "" means the shared server.
 func start(t *testing.T, servers string, args ...string) *realzk.Child {
 	t.Helper()
 	return realzk.StartProgram(t, zklockCommand(t, servers, args...))
@@ -44,11 +44,11 @@ func zklockCommand(t *testing.T, servers string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), asZklock+"=1", "ZK_SERVERS="+servers, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	cmd.WaitDelay = 5 * time.Second // a command that survives holds stderr open
+	cmd.WaitDelay = 5 * time.Second // a command that outlives zklock holds stderr open
 	return cmd
 }
 
-// ends asserts the exit code, and what zklock printed.
+// ends asserts the exit code and the messages of zklock.
 func ends(t *testing.T, c *realzk.Child, code int, words ...string) {
 	t.Helper()
 	got, cries := c.Ends()
@@ -63,6 +63,6 @@ func ends(t *testing.T, c *realzk.Child, code int, words ...string) {
 }
 
 const (
-	quiet = 30 * time.Second // a session that no pause of the machine ends
+	quiet = 30 * time.Second // a session that does not expire on a busy machine
 	soon  = 30 * time.Second
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// jobPath is the path of a job, whose record is deleted at the end.
+// jobPath returns the path of a job, and deletes its record at the end of the test.
 func jobPath(t *testing.T) string {
 	t.Helper()
 	path := test.Path(t)
@@ -23,7 +23,7 @@ func TestASlotIsRunOnce(t *testing.T) {
 	run := func(slot, script string, flags ...string) *realzk.Child {
 		return start(t, "", append(append([]string{"run", "-slot", slot}, flags...), path, "--", "sh", "-c", script)...)
 	}
-	ends(t, run("2026-11-26", "exit 3"), 3) // it fails, so the next one runs
+	ends(t, run("2026-11-26", "exit 3"), 3) // the job fails, so the next process runs it
 	first := run("2026-11-26", "echo runs; read line")
 	first.Hears("runs")
 	second, third := run("2026-11-26", "exit 4"), run("2026-11-26", "exit 4", "-quiet")
@@ -59,7 +59,7 @@ func TestAPeriodIsRunOnce(t *testing.T) {
 	}
 
 	before := job.Last.End
-	ends(t, start(t, "", "break", "-yes", path), 0) // the lock is lost, so the run is not recorded
+	ends(t, start(t, "", "break", "-yes", path), 0) // the lock is lost: the run is not recorded
 	ends(t, h, exitLost, path+": the lock was lost; the command was ended")
 	text = ""
 	if _, text = printsAt(t, "", "ls", "-json", path); json.Unmarshal([]byte(text), &job) != nil || !job.Last.End.Equal(before) {
@@ -67,11 +67,11 @@ func TestAPeriodIsRunOnce(t *testing.T) {
 	}
 }
 
-// -wait bounds the wait and not the run.
+// -wait bounds the wait, not the run.
 func TestAJobThatRunsForLongerThanItWouldWait(t *testing.T) {
 	t.Parallel()
 	path := jobPath(t)
-	const wait = "5s" // real: in less a server may not have granted a session on a busy machine
+	const wait = "5s" // real: on a busy machine it may take seconds to open a session
 	first := start(t, "", "run", "-slot", "1", "-wait", wait, path, "--", "sh", "-c", "echo runs; read line")
 	first.Hears("runs")
 	ends(t, start(t, "", "run", "-slot", "1", "-wait", wait, path, "--", "true"), exitTimeout, path+" was not free within "+wait)

@@ -74,8 +74,8 @@ func (t *target) resize(ctx context.Context, conn *zklocks.Conn, n int) error {
 	return nil
 }
 
-// clear removes the number and the queue's directory, both or neither, and the node if nothing else
-// is below it.
+// clear removes the number and the queue's directory in one transaction. Then it deletes the node,
+// unless the node has other children.
 func (t *target) clear(ctx context.Context, conn *zklocks.Conn, at stored) error {
 	path := conn.Path(t.path)
 	empty := &zk.SetDataRequest{Path: path, Version: at.version}
@@ -84,7 +84,7 @@ func (t *target) clear(ctx context.Context, conn *zklocks.Conn, at stored) error
 		switch err {
 		case zk.ErrNotEmpty:
 			return fail(exitFailed, "%s: permits are held or waited for", t.path)
-		case zk.ErrNoNode: // the directory is gone
+		case zk.ErrNoNode: // the directory does not exist
 			ops = ops[:1]
 		case nil, zk.ErrBadVersion: // an answer may have been lost
 		default:

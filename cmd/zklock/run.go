@@ -24,15 +24,15 @@ type order struct {
 	servers
 	lock
 	wait      time.Duration
-	quiet     bool // when another process has the lock
+	quiet     bool // print nothing if the lock is taken
 	ignoreAsk bool
-	every     time.Duration // run once in each
-	slot      string        // run once for
-	killAfter time.Duration // quarter: what the user has not set
+	every     time.Duration // run once in each period of this length
+	slot      string        // run once for this text
+	killAfter time.Duration // from SIGTERM to SIGKILL; quarter: not set by the user
 	argv      []string
 }
 
-// quarter of the session timeout that the server grants: how long it is from SIGTERM to SIGKILL.
+// quarter means a quarter of the session timeout that the server grants.
 const quarter time.Duration = -1
 
 func runCommand() *command {
@@ -110,8 +110,8 @@ func (o *order) read(args []string, c *command) (err error) {
 	return nil
 }
 
-// describe is what other clients see of the holder. It has no arguments: there may be secrets in
-// them.
+// describe returns the data of the holder's node. It does not contain arguments, which may be
+// secret.
 func describe(argv []string) []byte {
 	host, _ := os.Hostname()
 	text, _ := json.Marshal(struct {
@@ -155,17 +155,17 @@ func (o *order) run() error {
 	}
 	told := o.sayWhatItWaitsFor(ctx, conn)
 	var ended error // how the command has ended; nil: it was not started
-	// The command does not get the context of its hold, which ends with -wait.
+	// The command ignores the context of its hold, which -wait cancels.
 	err = o.perform(ctx, conn, func(_ context.Context, hold *zklocks.Hold) error {
 		told()
 		waiting <- struct{}{}
-		<-waiting // from now on signals are the command's
+		<-waiting // from now on signals go to the command
 		if ended = context.Cause(ctx); !errors.As(ended, new(exit)) {
 			ended = o.runHolding(conn, hold, signals)
 		}
-		stop(nil) // limits the wait for the release
+		stop(nil) // from now on the wait for the release is limited
 		if ended == (exit{}) {
-			return nil // and is recorded, with -once-every and -slot
+			return nil // success is recorded, with -once-every and -slot
 		}
 		return ended
 	})
@@ -176,7 +176,7 @@ func (o *order) run() error {
 		return o.notStarted(ctx, conn, err)
 	case own.err != nil || err == nil || err == ended:
 		return ended
-	case errors.Is(err, zklocks.ErrLost): // another process may have held it before the command ended
+	case errors.Is(err, zklocks.ErrLost): // another process may have held the lock before the command ended
 		return fail(exitLost, "%s; the command had ended by itself", unprefixed(err))
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		say("%s was not released, as no server answered: the next holder gets it when the session ends", o.path)
@@ -185,7 +185,7 @@ func (o *order) run() error {
 	return err
 }
 
-// perform calls work under the lock, or once in a period or a slot.
+// perform calls work under the lock, or once in a period or for a slot.
 func (o *order) perform(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
 	job := once.New(conn, o.path, zklocks.WithData(o.data))
 	switch {
@@ -204,7 +204,7 @@ func (o *order) perform(ctx context.Context, conn *zklocks.Conn, work func(conte
 	return zklocks.Do(ctx, locker.Lock, work)
 }
 
-// notStarted says why the command was not started.
+// notStarted returns the reason why the command was not started.
 func (o *order) notStarted(ctx context.Context, conn *zklocks.Conn, err error) error {
 	var signalled exit
 	switch {
@@ -233,7 +233,7 @@ func (o *order) notStarted(ctx context.Context, conn *zklocks.Conn, err error) e
 	return err
 }
 
-// resizing is the hint for a number of permits that is not the stored one.
+// resizing returns the hint for a number of permits that differs from the stored number.
 func (o *order) resizing(ctx context.Context, conn *zklocks.Conn) string {
 	if at, err := read(ctx, conn, o.path); err != nil || at.permits == 0 {
 		return ""
@@ -241,7 +241,7 @@ func (o *order) resizing(ctx context.Context, conn *zklocks.Conn) string {
 	return fmt.Sprintf("zklock resize %s %d stores that number", o.path, o.permits)
 }
 
-// queue is the path of the lock itself.
+// queue returns the path of the lock itself.
 func (o *order) queue() string {
 	if o.slot != "" || o.every > 0 {
 		return o.path + "/lock"
@@ -249,10 +249,11 @@ func (o *order) queue() string {
 	return o.path
 }
 
-// patience is how long run waits before it says so.
+// patience is how long run waits before it prints that it waits.
 const patience = 2 * time.Second
 
-// sayWhatItWaitsFor prints, after a while, that the lock is held, and by whom. stop ends that.
+// sayWhatItWaitsFor prints after a while that the lock is held, and by whom, unless stop is called
+// first.
 func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	said := make(chan struct{})
@@ -269,7 +270,7 @@ func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop
 		defer cancel()
 		l, err := look(limited, conn, o.queue())
 		switch {
-		case ctx.Err() != nil: // it waits no more
+		case ctx.Err() != nil: // the wait is over
 		case limited.Err() != nil:
 			say("waiting for %s: no server answers", o.path)
 		case err != nil || len(l.Members) == 0 || !l.Members[0].Holding:

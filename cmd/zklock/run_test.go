@@ -54,12 +54,12 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 	}
 }
 
-// A command under a lock may take another one: it learns the path of the second.
+// A command under a lock may acquire another lock: its command receives the path of that lock.
 func TestANestedCommandKnowsItsOwnLock(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
 	cmd := zklockCommand(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
-	cmd.Env = append(cmd.Env, "ZKLOCK_PATH=/outer", "ZKLOCK_TOKEN=1") // as a zklock around it has set them
+	cmd.Env = append(cmd.Env, "ZKLOCK_PATH=/outer", "ZKLOCK_TOKEN=1") // as set by an outer zklock
 	c := realzk.StartProgram(t, cmd)
 	if got := c.Hears("path"); got != path {
 		t.Errorf("path %q, want %q", got, path)
@@ -132,7 +132,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// holder runs a command that holds a lock until it must end.
+// holder runs a command that holds a lock until the test ends it.
 func holder(t *testing.T, args ...string) *realzk.Child {
 	t.Helper()
 	args = append(append([]string{"run"}, args...), "--", "sh", "-c", "echo pid $$; read line")
@@ -152,7 +152,7 @@ func TestBusy(t *testing.T) {
 	path := test.Path(t)
 	h := holder(t, path)
 	ends(t, start(t, "", "run", "-try", path, "--", "true"), exitBusy, path+" is taken")
-	const wait = "5s" // real: in less a server may not have granted a session on a busy machine
+	const wait = "5s" // real: on a busy machine it may take seconds to open a session
 	ends(t, start(t, "", "run", "-wait", wait, path, "--", "true"), exitTimeout, "not free within "+wait)
 	for code, flags := range map[int][]string{exitBusy: {"-try"}, exitTimeout: {"-wait", wait}} {
 		args := append(append([]string{"run", "-quiet"}, flags...), path, "--", "true")
@@ -193,9 +193,8 @@ func TestPermits(t *testing.T) {
 	free(t, path+"/queue")
 }
 
-// A mistaken -permits on the path of a held lock is refused, and leaves nothing that stops commands
-// without it.
-// The number of permits is changed and removed, and both messages about another number say how.
+// resize changes and removes the number of permits. The error of a run with another number contains
+// the command that stores or removes it.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -209,7 +208,7 @@ func TestResize(t *testing.T) {
 	if code, text := printsAt(t, "", "resize", path, "3"); code != 0 || text != path+": 3 permits, 1 before\n" {
 		t.Errorf("code %d: %s", code, text)
 	}
-	b.Hears("runs") // the waiter follows
+	b.Hears("runs") // the waiter follows the new number
 	ends(t, start(t, "", "run", "-permits", "1", path, "--", "true"), exitFailed, "has 3 permits, not 1")
 	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), 0)
 
@@ -227,14 +226,15 @@ func TestResize(t *testing.T) {
 	free(t, path)
 }
 
-// The answer to the request that removes the number is lost, or the queue's directory is gone.
+// The answer to the request that removes the number is lost, or the queue's directory does not
+// exist.
 func TestResizeToNoneTwice(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
 		p := proxy.For(t, realzk.Some(t)[0])
 		path := test.Path(t)
 		ends(t, start(t, "", "run", "-permits", "2", path+"/a", "--", "true"), 0)
-		below := holder(t, path+"/a/b") // and the node stays for another lock
+		below := holder(t, path+"/a/b") // another lock needs the node
 		if gone {
 			_ = realzk.Connect(t, quiet, realzk.Some(t)...).Delete(path+"/a/queue", -1)
 		} else {
@@ -248,7 +248,7 @@ func TestResizeToNoneTwice(t *testing.T) {
 	}
 }
 
-// Flags may stand behind the path; the flags of the command are its own.
+// Flags may follow the path. Flags after the command belong to the command.
 func TestFlagsMayFollowThePath(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -263,10 +263,10 @@ func TestFlagsMayFollowThePath(t *testing.T) {
 	finish(t, c)
 	ends(t, start(t, "", "run", path, "-try", "sh", "-c", "exit 3"), 3) // without --
 	ends(t, start(t, "", "run", "--", path, "--", "true"), 0)
-	ends(t, start(t, "", "ls", "-timeout", "20s", path), 0) // the former name of -session-timeout
+	ends(t, start(t, "", "ls", "-timeout", "20s", path), 0) // the old name of -session-timeout
 }
 
-// After two seconds run says that it waits, and for whom.
+// After two seconds run prints that it waits, and for which holder.
 func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -288,7 +288,7 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	free(t, path)
 }
 
-// A run below another one on the same path would wait for itself.
+// A run inside another run on the same path would wait for itself.
 func TestANestedRunOnTheSamePath(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -302,7 +302,7 @@ func TestANestedRunOnTheSamePath(t *testing.T) {
 	ends(t, nested("", path), exitUsage, path+" is held by the zklock run that this one runs under")
 	ends(t, nested("", path+"/below"), 0)
 	free(t, path)
-	cmd := zklockCommand(t, "", "run", path, "--", "true") // another ensemble's lock of that name
+	cmd := zklockCommand(t, "", "run", path, "--", "true") // a lock with the same path on another ensemble
 	cmd.Env = append(cmd.Env, "ZKLOCK_PATH="+path, "ZKLOCK_SERVERS=zk1:2181")
 	ends(t, realzk.StartProgram(t, cmd), 0)
 }
@@ -326,7 +326,7 @@ func TestNoServer(t *testing.T) {
 		"no server: connect to "+p.Addr(), "after ", "refused", "\nzklock: set ZK_SERVERS or -servers, or start one with zklock dev\n")
 }
 
-// inLine waits until the queue has so many nodes.
+// inLine waits until the queue has n nodes.
 func inLine(t *testing.T, dir string, n int) {
 	t.Helper()
 	inLineAt(t, realzk.Some(t)[0], dir, n)
@@ -342,7 +342,7 @@ func inLineAt(t *testing.T, server, dir string, n int) {
 
 func free(t *testing.T, dir string) { t.Helper(); inLine(t, dir, 0) }
 
-// The lock is free, and its server is too slow: that is no lock that is taken.
+// The lock is free, and its server is too slow: the exit code does not say that the lock is taken.
 func TestAServerThatDoesNotAnswerIsNoTakenLock(t *testing.T) {
 	t.Parallel()
 	for _, op := range []proxy.Op{proxy.ReadOp, proxy.CreateOp} {
@@ -356,8 +356,8 @@ func TestAServerThatDoesNotAnswerIsNoTakenLock(t *testing.T) {
 	}
 }
 
-// The lock is taken, and its server falls silent during the wait: nobody knows whether it is taken
-// still. The connection is not given up before the wait ends.
+// The lock is taken, and its server stops answering during the wait, so it is unknown whether the
+// lock is still taken. The connection outlasts the wait.
 func TestAServerThatFreezesDuringTheWait(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
@@ -370,7 +370,7 @@ func TestAServerThatFreezesDuringTheWait(t *testing.T) {
 	finish(t, h)
 }
 
-// A server that is overloaded drops requests: they are made again.
+// An overloaded server drops requests: they are sent again.
 func TestAnOverloadedServerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])

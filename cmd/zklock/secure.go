@@ -17,12 +17,12 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// security holds the flags for an ensemble that asks for TLS or credentials. They name files and
-// never take a secret: ps shows a program's arguments to every user of the machine, and the command
-// inherits the environment.
+// security holds the flags for an ensemble with TLS or credentials. The flags name files, never
+// secrets: ps shows a program's arguments to every user of the machine, and the command inherits
+// the environment.
 type security struct {
 	tls           bool
-	wrong         error // in ZK_TLS, which the flag overrides
+	wrong         error // an invalid ZK_TLS, which the flag overrides
 	ca, cert, key string
 	authFile      string
 }
@@ -48,7 +48,7 @@ func (s *security) define(flags *flag.FlagSet) {
 		"`file`: digest identities, user:password on a line; what\nzklock makes is open to these alone; default:\nZK_AUTH_FILE")
 }
 
-// options are for zklocks.Connect.
+// options returns the options for zklocks.Connect.
 func (s *security) options() (opts []zklocks.ConnectOption, err error) {
 	switch {
 	case s.wrong != nil:
@@ -72,8 +72,8 @@ func (s *security) options() (opts []zklocks.ConnectOption, err error) {
 	return opts, nil
 }
 
-// config reads the files. It is called for each network connection: a job may run for longer than a
-// certificate is valid, or an authority in use.
+// config reads the files. It is called for each network connection, because a certificate or an
+// authority may be replaced while a job runs.
 func (s *security) config() (*tls.Config, error) {
 	config := &tls.Config{}
 	if s.ca != "" {
@@ -94,17 +94,17 @@ func (s *security) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, usage("-cert %s with the key of %s: %w", s.cert, key, err)
 	}
-	// Not Certificates: the client shows none of them whose authority the server does not name.
+	// Not Certificates: the client sends only those whose authority the server names.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	return config, nil
 }
 
-// credentials authenticate with each identity of the file, and protect what zklock makes with them.
-// The errors show nothing of the file.
+// credentials returns options that authenticate with each identity in the file, and protect the
+// nodes that zklock creates with these identities. The errors show nothing of the file.
 func (s *security) credentials() (opts []zklocks.ConnectOption, err error) {
 	text, err := os.ReadFile(s.authFile)
 	switch {
-	case err != nil && strings.Contains(s.authFile, ":"): // it may be a password
+	case err != nil && strings.Contains(s.authFile, ":"): // the argument may be a password
 		return nil, usage("-auth-file takes the name of a file, and user:password is in the file")
 	case err != nil:
 		return nil, usage("-auth-file: %w", err)

@@ -22,7 +22,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// pki is an authority, and the files that the flags name.
+// pki is an authority, and the files for the flags.
 type pki struct {
 	*realzk.Authority
 	dir string
@@ -62,8 +62,8 @@ func (p *pki) issue(t *testing.T, name string) (cert, key string) {
 		p.file(t, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 }
 
-// onSecured runs a test on a server in memory and, where one is installed, on a real one. Both talk
-// TLS and ask for a client's certificate if need says so.
+// onSecured runs a test on an in-memory server and, if one is installed, on a real server. Both use
+// TLS; if need is set they require a client's certificate.
 func onSecured(t *testing.T, need bool, f func(t *testing.T, p *pki, server string)) {
 	for name, serve := range map[string]func(t *testing.T, p *pki) string{
 		"memory": func(t *testing.T, p *pki) string {
@@ -92,8 +92,8 @@ func onSecured(t *testing.T, need bool, f func(t *testing.T, p *pki, server stri
 	}
 }
 
-// prints runs zklock to its end, and returns its exit code and all that it has printed. env is
-// added to its environment.
+// prints runs zklock to its end with env added to its environment, and returns its exit code and
+// all output.
 func prints(t *testing.T, env []string, args ...string) (code int, text string) {
 	t.Helper()
 	cmd := zklockCommand(t, "none", args...)
@@ -153,7 +153,7 @@ func TestASecuredEnsemble(t *testing.T) {
 	})
 }
 
-// A server that cannot be trusted is no server, and the message says why.
+// zklock does not use a server that it cannot trust, and the message says why.
 func TestAServerThatCannotBeTrusted(t *testing.T) {
 	t.Parallel()
 	onSecured(t, false, func(t *testing.T, p *pki, server string) {
@@ -168,7 +168,7 @@ func TestAServerThatCannotBeTrusted(t *testing.T) {
 			{"no TLS at the client", []string{"-servers", server}, "TLS expected?"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				t.Parallel() // each tries for its whole timeout; on a busy machine a server may take seconds for its part of TLS
+				t.Parallel() // each tries for its whole timeout; on a busy machine a TLS handshake may take seconds
 				code, text := prints(t, nil, append(append([]string{"ls", "-session-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
 				if code != exitNoServer || !strings.Contains(text, c.says) {
 					t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitNoServer, c.says, text)
@@ -178,7 +178,7 @@ func TestAServerThatCannotBeTrusted(t *testing.T) {
 	})
 }
 
-// A server that refuses credentials is no wrong usage of zklock.
+// If the servers refuse the credentials, the exit code does not say that zklock was used wrongly.
 func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	auth := filepath.Join(t.TempDir(), "auth")
@@ -193,7 +193,7 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 }
 
-// The servers refuse credentials that they had accepted, while zklock waits in the queue.
+// While zklock waits in the queue, the servers refuse credentials that they had accepted.
 func TestCredentialsThatAreRefusedInTheQueue(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
@@ -217,7 +217,8 @@ func TestCredentialsThatAreRefusedInTheQueue(t *testing.T) {
 	finish(t, first)
 }
 
-// closed asserts that a lock, and all that was made above it, is open to the two identities alone.
+// closed asserts that only the two identities have access to a lock and to all nodes that were
+// created above it.
 func closed(t *testing.T, p *pki, server, path string) {
 	t.Helper()
 	conn, err := zklocks.Connect(t.Context(), []string{server}, quiet, zklocks.WithTLS(&tls.Config{RootCAs: p.Pool}),
@@ -270,8 +271,8 @@ func TestAClientCertificate(t *testing.T) {
 	})
 }
 
-// A job may run for longer than its certificate is valid, or its authority in use: a new connection
-// goes by what is in the files then.
+// A certificate or an authority may be replaced while a job runs: a new connection uses the present
+// files.
 func TestTheFilesAreReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	var server atomic.Pointer[tls.Config]
@@ -297,7 +298,7 @@ func TestTheFilesAreReadForEachConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		p.Authority = realzk.NewAuthority(t) // all certificates are replaced
+		p.Authority = realzk.NewAuthority(t) // replaces all certificates
 		p.writeCA(t)
 		p.issue(t, "ann")
 	}
@@ -345,7 +346,7 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 	}
 }
 
-// A flag overrides its variable, also one that is wrong: the servers are asked, without TLS.
+// A flag overrides its variable, even an invalid one: zklock connects without TLS.
 func TestAFlagOverridesAWrongVariable(t *testing.T) {
 	t.Parallel()
 	code, text := prints(t, []string{"ZK_TLS=maybe", "ZK_SERVERS=" + strings.Join(realzk.Some(t), ",")}, "ls", "-tls=false", test.Path(t))
@@ -354,14 +355,14 @@ func TestAFlagOverridesAWrongVariable(t *testing.T) {
 	}
 }
 
-// All locks are below the path behind the servers, semaphores and what watch looks at, too.
+// All locks are below the path after the servers, also semaphores and the nodes that watch reads.
 func TestAPathBehindTheServers(t *testing.T) {
 	t.Parallel()
 	root := test.Path(t)
 	servers := strings.Join(realzk.Some(t), ",") + root
 	w := start(t, servers, "watch", "/jobs")
 	shows(t, w, "/jobs", "no holder, no waiter")
-	for range 4 { // the first looks of watch come without a change
+	for range 4 { // watch first lists several times without a change
 		h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo path $ZKLOCK_PATH; read line")
 		if got := h.Hears("path"); got != "/jobs" {
 			t.Errorf("the command's lock is %q, want it without the path behind the servers", got)
@@ -388,7 +389,6 @@ func TestAPathBehindTheServers(t *testing.T) {
 	free(t, root+"/backup/queue")
 }
 
-// A request and a deletion reach the member below the path behind the servers.
 func TestAskAndBreakBehindTheServers(t *testing.T) {
 	t.Parallel()
 	root := test.Path(t)

@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// passedOn are the signals that a user or a service manager sends to zklock and that are meant for
-// the command.
+// passedOn are the signals that a user or a service manager sends to zklock and that zklock sends
+// on to the command.
 var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH,
 }
 
-// catch delivers these signals on a channel. SIGHUP, as of nohup(1), and SIGINT stay ignored where
-// they are. Go's runtime does not leave the others ignored.
+// catch delivers these signals on a channel. SIGHUP, as under nohup(1), and SIGINT remain ignored
+// if they are ignored. Go's runtime does not leave other signals ignored.
 func catch() <-chan os.Signal {
 	var caught []os.Signal
 	for _, sig := range passedOn {

@@ -12,10 +12,11 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// handles is a command that says that it is ready, and runs another one when it gets a signal.
+// handles returns a command that prints that it is ready, and runs another command when it receives
+// a signal.
 //
-// It does not wait by the shell's read: a signal that arrives after the shell has looked for
-// signals and before it begins to read is handled when the read ends, which is never.
+// It does not wait with the shell's read: if a signal arrives right before the read begins, the
+// shell handles it only when the read ends, which is never.
 func handles(sig syscall.Signal, by string) string {
 	return fmt.Sprintf("trap '%s' %d; echo ready; while :; do sleep 0.05; done", by, sig)
 }
@@ -23,7 +24,7 @@ func handles(sig syscall.Signal, by string) string {
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	if signal.Ignored(syscall.SIGHUP) { // under nohup(1), and zklock would keep to that
+	if signal.Ignored(syscall.SIGHUP) { // under nohup(1) zklock would not catch it, either
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {

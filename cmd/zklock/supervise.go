@@ -18,35 +18,36 @@ import (
 //	               │                 │◀─ kill-after ─▶│◀ reserve ▶│
 //
 // Until the deadline no other process can hold the lock, unless a program deletes its node. Each
-// heartbeat that is answered moves all of these times on; when one is late the deadline is at least
-// two fifths of a session timeout away (less a few round trips), and -kill-after is at most a
-// quarter. So a lock that is not in danger is never given up.
+// answered heartbeat moves all of these times forward. When a heartbeat is late, the deadline is at
+// least 2T/5 away (less a few round trips), where T is the session timeout, and -kill-after is at
+// most T/4. So the command is not ended while heartbeats are answered in time.
 type supervisor struct {
 	path      string
 	hold      *zklocks.Hold
 	child     *child
 	guard     *watcher
-	granted   func() time.Duration // the session timeout
-	timeout   time.Duration        // by which all is planned
+	granted   func() time.Duration // returns the session timeout
+	timeout   time.Duration        // the session timeout by which everything is planned
 	killAfter time.Duration
-	reserve   time.Duration // for a busy machine to carry out a SIGKILL
+	reserve   time.Duration // time for a busy machine to carry out a SIGKILL
 
-	lost     error     // why the command is ended, or that it ended too late; nil if neither
-	byItself bool      // it ended before that was known
-	killAt   time.Time // when its time is up, once it has been asked to end
-	guarded  time.Time // when the guard ends it, unless allow sends a later time before
+	lost     error     // why the command is ended, or that it ended too late; else nil
+	byItself bool      // the command ended before the loss was detected
+	killAt   time.Time // when SIGKILL is due; zero until SIGTERM is sent
+	guarded  time.Time // when the guard kills the group, unless allow sends a later time first
 }
 
 // runHolding runs the command and returns when no process of its group is left.
 func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan os.Signal) error {
 	s := &supervisor{path: o.path, hold: h, granted: conn.SessionTimeout, killAfter: o.killAfter}
 	s.plan()
-	// Where the command does not have the terminal ^Z is for zklock, which would lose the lock.
-	// Where it has it, another program of zklock's group that uses it stops all of the group.
+	// If the command does not have the terminal, ^Z would stop zklock, and the lock would be lost.
+	// If it has the terminal, another program of zklock's group that reads it stops the whole
+	// group.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	defer signal.Stop(stop)
-	lost := h.Lost() // and watch the node from now on
+	lost := h.Lost() // sets the watch on the node
 	var asked <-chan struct{}
 	if !o.ignoreAsk {
 		asked = h.ReleaseRequested()
@@ -61,7 +62,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	if err != nil {
 		return err
 	}
-	defer func() { s.child.tty.takeBack(s.child.pid) }() // wait may lend it
+	defer func() { s.child.tty.takeBack(s.child.pid) }() // wait may have lent it
 
 	ended := s.child.ended
 	var status syscall.WaitStatus
@@ -75,13 +76,13 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 			ended = nil
 			switch {
 			case !h.Held():
-				s.byItself = s.lost == nil && status.Signal() != syscall.SIGKILL // which the guard sends
+				s.byItself = s.lost == nil && status.Signal() != syscall.SIGKILL // SIGKILL is the guard's
 				s.lose(errGone)
 			case status.Signaled() && status.Signal() == syscall.SIGKILL && s.overdue():
 				s.lose(errLate)
 			}
 			if !s.child.gone() {
-				s.end() // processes that it has left behind
+				s.end() // processes that the command has left behind
 			}
 		case <-lost:
 			lost = nil
@@ -98,7 +99,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		}
 		next.Reset(s.look())
 		if ended == nil {
-			next.Reset(10 * time.Millisecond) // no signal reports that the last process of a group has ended
+			next.Reset(10 * time.Millisecond) // no signal reports the end of the last process of a group
 		}
 	}
 	switch {
@@ -112,8 +113,8 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	return exit{code: code(status)}
 }
 
-// known tells the guard which group may run, and for how long. The lock may have been lost since
-// its grant: the machine stood still, or the node was deleted.
+// known sends the group to the guard, and how long it may run. The lock may have been lost since
+// its grant: the machine was suspended, or the node was deleted.
 func (s *supervisor) known(group int) error {
 	s.guard.guards(group)
 	deadline := s.hold.ValidUntil()
@@ -124,8 +125,8 @@ func (s *supervisor) known(group int) error {
 	return nil
 }
 
-// environment is the command's. Of a variable that is there twice the starter would keep the first
-// one, and under another zklock run that is the other lock's.
+// environment returns the command's environment. It replaces variables of an outer zklock run: of
+// two definitions the starter would keep the first.
 func environment(path, servers string, token int64) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "ZKLOCK_PATH=") || strings.HasPrefix(v, "ZKLOCK_SERVERS=") || strings.HasPrefix(v, "ZKLOCK_TOKEN=")
@@ -133,7 +134,7 @@ func environment(path, servers string, token int64) []string {
 	return append(env, "ZKLOCK_PATH="+path, "ZKLOCK_SERVERS="+servers, fmt.Sprintf("ZKLOCK_TOKEN=%d", token))
 }
 
-// plan follows a session timeout that has become shorter.
+// plan adapts the times to a session timeout that has become shorter.
 func (s *supervisor) plan() {
 	if t := s.granted(); t != s.timeout {
 		s.timeout, s.reserve = t, t/16
@@ -143,19 +144,19 @@ func (s *supervisor) plan() {
 	}
 }
 
-// look ends the command when it is time for that, and returns when to look again.
+// look ends the command when it is due, and returns after what time to call it again.
 func (s *supervisor) look() time.Duration {
 	s.plan()
 	now := time.Now()
 	deadline := s.hold.ValidUntil()
 	switch {
 	case deadline.IsZero() || !s.hold.Held():
-		// Another process may hold it already: the node was deleted, the server has ended the
-		// session, or this machine stood still. There is no time for a SIGTERM.
+		// Another process may hold the lock already: the node was deleted, the server has ended the
+		// session, or this machine was suspended. There is no time for a SIGTERM.
 		s.lose(errGone)
 		s.killAt = now
 	case s.killAt.IsZero() && s.overdue():
-		// The guard has ended it by now, or does at once. A later deadline arrives too late.
+		// The guard has killed the group, or is about to. A later deadline would arrive too late.
 		s.lose(errLate)
 		s.killAt = now
 	case deadline.Sub(now) <= s.killAfter+s.reserve && s.killAt.IsZero():
@@ -168,7 +169,7 @@ func (s *supervisor) look() time.Duration {
 		}
 		if !now.Before(s.killAt) {
 			s.child.signal(syscall.SIGKILL)
-			return s.timeout / 16 // again, for processes that were being started
+			return s.timeout / 16 // once more, for processes that were being started
 		}
 		return s.killAt.Sub(now)
 	}
@@ -176,21 +177,22 @@ func (s *supervisor) look() time.Duration {
 	return min(deadline.Sub(now)-s.killAfter-s.reserve, s.timeout/16)
 }
 
-// end asks the group to end.
+// end sends SIGTERM to the group.
 func (s *supervisor) end() {
 	s.child.signal(syscall.SIGTERM)
 	s.child.signal(syscall.SIGCONT) // a stopped process handles no signal
 	s.killAt = time.Now().Add(s.killAfter)
 }
 
-// allow sends to the guard for how much longer the command may run.
+// allow sends the guard the time until which the command may run.
 func (s *supervisor) allow(deadline time.Time) {
 	s.guarded = deadline.Add(-s.reserve)
 	s.guard.allow(s.guarded)
 }
 
-// overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it
-// may fire a moment later, and before only if the wall clock is set forward at that moment.
+// overdue reports whether the guard's time has passed. The guard sets its timer after guarded is
+// set, so the timer may fire a moment later. It fires earlier only if the wall clock is set forward
+// at that moment.
 func (s *supervisor) overdue() bool {
 	return !s.guarded.IsZero() && !time.Now().Before(s.guarded)
 }
@@ -202,7 +204,8 @@ var (
 	errSilent = fmt.Errorf("no server has answered in time, so the lock is about to be lost")
 )
 
-// lose records why the command is ended: the first reason, but for a loss after a request.
+// lose records why the command is ended. The first reason remains, except that a loss replaces a
+// request.
 func (s *supervisor) lose(why error) {
 	if s.lost == nil || s.lost == errAsked {
 		s.lost = why

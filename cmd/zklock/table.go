@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// table prints a line for people. The standard library's tabwriter is enough: there is one small
-// table, and its output must fit into pipes and mails, too.
+// table formats a line for people. The table is small, and must also fit into pipes and mails, so
+// package tabwriter is enough.
 func (l *line) table(now time.Time) string {
 	var b strings.Builder
 	b.WriteString(l.Path + ": " + l.summary() + "\n")
@@ -29,7 +29,7 @@ func (l *line) table(now time.Time) string {
 	return b.String()
 }
 
-// what is what a member holds or waits for.
+// what returns what a member holds or waits for.
 func (m member) what() string {
 	if m.Permits > 1 {
 		return fmt.Sprintf("%d permits", m.Permits)
@@ -76,11 +76,10 @@ func (l *line) summary() string {
 	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)
 }
 
-// age is the time since a server's clock showed something; that clock may be a little ahead of
-// ours.
+// age returns the time since an instant of a server's clock, which may be a little ahead of ours.
 func age(d time.Duration) time.Duration { return max(0, d).Round(time.Second) }
 
-// printable removes what could move our cursor from text that other clients have written.
+// printable replaces characters that could move the cursor in text that other clients have written.
 func printable(data string) string {
 	const most = 80
 	text := []rune(strings.Map(func(r rune) rune {

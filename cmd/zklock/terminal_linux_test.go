@@ -18,7 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// pty is a terminal that the test types into.
+// pty opens a terminal; the test types into keyboard.
 func pty(t *testing.T) (keyboard, tty *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -41,7 +41,7 @@ func pty(t *testing.T) (keyboard, tty *os.File) {
 	return keyboard, tty
 }
 
-// screen is a terminal on which a script runs zklock.
+// screen is a terminal in which a script runs zklock.
 type screen struct {
 	*testing.T
 	keyboard *os.File
@@ -98,7 +98,7 @@ func (s *screen) types(text string) {
 }
 
 // At a terminal the command is in the foreground: it reads what is typed, ^C ends it, ^Z does not
-// stop it; and the program that runs after zklock has the terminal back.
+// stop it. The program that runs after zklock has the terminal again.
 func TestAtATerminal(t *testing.T) {
 	path := test.Path(t)
 	s := atTerminal(t, `"$0" run "$1" -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000'
@@ -114,7 +114,7 @@ func TestAtATerminal(t *testing.T) {
 	s.shows("after more")
 }
 
-// The terminal is lent before it is known that the command cannot be run.
+// The terminal is lent before zklock detects that the command cannot be run.
 func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 	command := filepath.Join(t.TempDir(), "no-interpreter")
 	if err := os.WriteFile(command, []byte("echo\n"), 0o755); err != nil {
@@ -128,25 +128,25 @@ func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 	s.shows("after more")
 }
 
-// What stays on the screen while the servers do not answer is marked as old.
+// While the servers do not answer, the screen is marked as old.
 func TestALiveWatchSaysThatItIsOld(t *testing.T) {
 	path := test.Path(t)
 	witness := realzk.Connect(t, quiet, realzk.Some(t)...)
-	if _, err := witness.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil { // or the server deletes it after the release
+	if _, err := witness.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil { // or the server deletes the path after the release
 		t.Fatal(err)
 	}
 	h := holder(t, path)
 	p := proxy.For(t, realzk.Some(t)[0])
 	s := atTerminal(t, `exec "$0" watch -session-timeout 10s -servers `+p.Addr()+` "$1"`, path)
 	s.shows("holds")
-	for range 2000 { // a look makes a hundred requests until its time is up
+	for range 2000 { // a listing is tried a hundred times before its timeout
 		p.Next(proxy.ListOp, proxy.Answer(-127)) // pings are answered
 	}
 	finish(t, h)
 	s.shows("no server answers; this is from before")
 }
 
-// Where a person can be asked break asks, and deletes nothing without a yes.
+// At a terminal break asks, and deletes nothing without a yes.
 func TestBreakAsksAtATerminal(t *testing.T) {
 	path := test.Path(t)
 	h := holder(t, path)
@@ -171,7 +171,7 @@ func TestBreakAsksAtATerminal(t *testing.T) {
 	free(t, path)
 }
 
-// inShell runs a line in an interactive shell with job control, until it has echoed "typed".
+// inShell runs a line in an interactive shell with job control, until the line has printed "typed".
 func inShell(t *testing.T, path, line string) *screen {
 	t.Helper()
 	s := atTerminal(t, `export ZKLOCK="$0" P="$1"; PS1= PROMPT_COMMAND= exec bash --norc --noprofile --noediting -i`, path)
@@ -182,14 +182,14 @@ func inShell(t *testing.T, path, line string) *screen {
 	return s
 }
 
-// asksForAWord types what the line reads from the terminal.
+// asksForAWord types a word, and waits until the line has read it from the terminal.
 func (s *screen) asksForAWord() {
 	s.Helper()
 	s.types("a word\n")
 	s.shows("got a word")
 }
 
-// A pager behind zklock reads the terminal, too, while the command sleeps.
+// A pager behind zklock in the pipe reads the terminal, too, while the command sleeps.
 func TestAPagerBehindUsHasTheTerminal(t *testing.T) {
 	path := test.Path(t)
 	s := inShell(t, path, "\"$ZKLOCK\" run $P -- sh -c 'echo typed; sleep 1' | sh -c 'read line; echo $line; read line </dev/tty; echo got $line'")
@@ -197,7 +197,7 @@ func TestAPagerBehindUsHasTheTerminal(t *testing.T) {
 	free(t, path)
 }
 
-// A command that was started in the background gets the terminal with fg.
+// A command that was started in the background receives the terminal with fg.
 func TestTheTerminalComesWithForeground(t *testing.T) {
 	path := test.Path(t)
 	s := inShell(t, path, "\"$ZKLOCK\" run $P -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000' &")
@@ -209,9 +209,9 @@ func TestTheTerminalComesWithForeground(t *testing.T) {
 	free(t, path)
 }
 
-// ^Z does not stop zklock either, which would lose its lock: the command sleeps for longer than 3/4
-// of the session timeout, when a hold without heartbeats has ended. A server on a busy machine may
-// answer two seconds late meanwhile.
+// ^Z does not stop zklock, which would lose its lock. The command sleeps for longer than 3T/4,
+// after which a hold without heartbeats is lost; T is the session timeout. A server on a busy
+// machine may answer two seconds late.
 func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 	path := test.Path(t)
 	s := inShell(t, path, "\"$ZKLOCK\" run -session-timeout 8s -kill-after 0 $P -- sh -c 'echo typed; sleep 7; echo slept' </dev/null; echo code $?")
@@ -221,7 +221,7 @@ func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 	free(t, path)
 }
 
-// A command reads /dev/tty, and standard input leads elsewhere.
+// The command reads /dev/tty, and standard input is not the terminal.
 func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 	path := test.Path(t)
 	s := inShell(t, path, "\"$ZKLOCK\" run -session-timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?")
@@ -230,8 +230,8 @@ func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 	free(t, path)
 }
 
-// The command has the terminal, and the program behind zklock in the pipe wants it, too: all of its
-// group is stopped, but not zklock. The command sleeps for longer than the session timeout.
+// The command has the terminal, and the program behind zklock in the pipe reads it, too: its whole
+// group is stopped, except zklock. The command sleeps for longer than the session timeout.
 func TestAPagerDoesNotStopUs(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -241,7 +241,7 @@ func TestAPagerDoesNotStopUs(t *testing.T) {
 	free(t, path)
 }
 
-// The script that runs zklock has died, and the shell has the terminal: zklock leaves it there.
+// The script that runs zklock has died, and the shell has the terminal: zklock does not take it.
 func TestTheShellKeepsTheTerminal(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -249,14 +249,14 @@ func TestTheShellKeepsTheTerminal(t *testing.T) {
 	s.types("echo shell again\n")
 	s.shows("shell again")
 	free(t, path)
-	for _, word := range []string{"one", "two"} { // the first is read by a call that has begun before
+	for _, word := range []string{"one", "two"} { // a read that began earlier reads the first word
 		s.types("echo " + word + "\n")
 		s.shows(word)
 	}
 }
 
-// The command is an interactive shell whose job has the terminal. The shell is killed when the lock
-// is lost, and the program that runs after zklock has the terminal back.
+// The command is an interactive shell, and its job has the terminal. When the lock is lost, the
+// shell is killed, and the program that runs after zklock has the terminal again.
 func TestTheTerminalComesBackFromAJobOfTheCommand(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// A connection is replaced by one with a shorter session timeout, as by a member with other limits.
-// The lock is in no danger, so the command goes on.
+// After a reconnect the server grants a shorter session timeout, as a server with other limits may.
+// The lock is not in danger, so the command continues.
 func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 	t.Parallel()
 	_, addr := dev(t, "-tick", "4s") // sessions of up to 80 s
@@ -37,14 +37,16 @@ func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 			conns = append(conns, in)
 			mu.Unlock()
 			if n > 0 {
-				// Of T a command has 7/80 to spare: here more than a busy machine delays an answer.
+				// A command can spare 7T/80: here that is longer than a busy machine delays an
+				// answer.
 				out = test.AskFor(out, 20*time.Second)
 			}
 			go func() { _, _ = io.Copy(out, in); out.Close() }()
 			go func() { _, _ = io.Copy(in, out); in.Close() }()
 		}
 	}()
-	// By the longer timeout it would be ended at once: -kill-after would be all of the shorter one.
+	// If zklock used the longer timeout, it would end the command at once: -kill-after would be the
+	// whole shorter timeout.
 	c := start(t, l.Addr().String(), "run", "-session-timeout", "80s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
 	c.Hears("pid")
 	mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// version is set by scripts/binaries.sh, whose binaries know nothing of git.
+// version is set by scripts/binaries.sh, whose builds have no git information.
 var version string
 
 func versionCommand() *command {
@@ -24,8 +24,8 @@ Prints the version of zklock, that of Go, and the system that it is for.
 	return c
 }
 
-// release is the tag that this program was installed by, a commit, or "(devel)" where the go
-// command could tell neither.
+// release returns the version with which this program was installed, a commit, or "(devel)" if the
+// go command has recorded neither.
 func release() string {
 	of := version
 	if info, ok := debug.ReadBuildInfo(); ok {

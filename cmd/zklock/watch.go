@@ -60,7 +60,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			return nil
 		case err == nil:
 			seen = l
-			l.Missing, l.below = false, false // a path comes and goes with its holders
+			l.Missing, l.below = false, false // a path may be created and deleted with its holders
 		case conn.Client().State() == zk.StateHasSession && !unanswered(err):
 			return err
 		case !live || seen == nil:
@@ -77,8 +77,8 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			case <-changed:
 				waiting = false
 			case <-tick.C:
-				waiting = err == nil     // else no server has answered: the change that was to be looked at is not told again
-				if live && seen != nil { // how long goes on
+				waiting = err == nil     // without an answer the event of the change does not come again, so read again
+				if live && seen != nil { // the ages grow
 					o.print(seen, live, old(), "")
 				}
 			case <-ctx.Done():
@@ -95,14 +95,14 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 	}
 }
 
-// unanswered reports whether no server has answered in time.
+// unanswered reports whether no server answered in time.
 func unanswered(err error) bool {
 	var e exit
 	return errors.As(err, &e) && e.code == exitNoServer
 }
 
-// print prints the line: in place on a terminal, with a note if it is old; else below the last one,
-// unless they are equal.
+// print prints the line. On a terminal it replaces the previous line, with a note if the line is
+// old. Otherwise it appends the line, unless it equals the previous one.
 func (o *observer) print(l *line, live, old bool, last string) string {
 	same := fmt.Sprint(*l)
 	switch {
@@ -125,8 +125,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// changes yields after each change of what look reads, and at the start. The watch is set before
-// look is called, so that no change is missed.
+// changes yields after each change of what look reads, and at the start. The watches are set before
+// look is called, so no change is missed.
 func changes(conn *zk.Conn, path string) chan struct{} {
 	changed := make(chan struct{}, 1)
 	children := func(dir string) (<-chan zk.Event, error) {
@@ -138,7 +138,7 @@ func changes(conn *zk.Conn, path string) chan struct{} {
 			exists, _, events, err := conn.ExistsW(dir)
 			if err != nil || !exists {
 				return events, err
-			} // it was made meanwhile, and this watch tells nothing of its children
+			} // it was created meanwhile, and this watch does not cover its children
 		}
 	}
 	number := func(dir string) (<-chan zk.Event, error) {
@@ -164,7 +164,7 @@ func changes(conn *zk.Conn, path string) chan struct{} {
 				if err == nil {
 					<-events
 				} else {
-					time.Sleep(time.Second) // a right is missing, which look reports; or the connection was lost
+					time.Sleep(time.Second) // a right is missing, which look reports, or the connection was lost
 				}
 			}
 		}()
@@ -172,8 +172,8 @@ func changes(conn *zk.Conn, path string) chan struct{} {
 	return changed
 }
 
-// memberNodes are the nodes whose data are watched: a request to release is written into a node, of
-// which the watches of changes do not tell.
+// memberNodes are the nodes whose data are watched: a request to release is written into a node,
+// and the watches of changes do not cover that.
 type memberNodes struct {
 	conn    *zk.Conn
 	changed chan<- struct{}
@@ -182,8 +182,7 @@ type memberNodes struct {
 	watched map[string]bool
 }
 
-// watch watches the nodes of a line until their data are others than the line has, or they are
-// gone.
+// watch watches the nodes of a line until a node is deleted or has other data than the line.
 func (n *memberNodes) watch(l *line) {
 	for _, m := range l.Members {
 		n.mu.Lock()
@@ -196,7 +195,7 @@ func (n *memberNodes) watch(l *line) {
 	}
 }
 
-// shows reports whether a member is shown as its node has it.
+// shows reports whether the member shows the data of its node.
 func (m member) shows(data string) bool {
 	if m.Asked {
 		rest, asked := strings.CutPrefix(data, "__REVOKE__")
@@ -212,11 +211,11 @@ func (n *memberNodes) await(m member) {
 		other = (<-events).Type == zk.EventNodeDataChanged
 	}
 	if err != nil && err != zk.ErrNoNode && err != zk.ErrNoAuth && err != zk.ErrClosing {
-		time.Sleep(time.Second) // the read got no answer: the next look must not come at once, on and on
+		time.Sleep(time.Second) // the read was not answered: do not list again without a pause
 		other = true
 	}
 	n.mu.Lock()
-	delete(n.watched, m.Node) // the next look watches again
+	delete(n.watched, m.Node) // the next listing watches it again
 	n.mu.Unlock()
 	if other {
 		select {
