@@ -1,4 +1,4 @@
-// Package examples_test runs the examples as their readers do.
+// Package examples_test runs the examples as readers do.
 package examples_test
 
 import (
@@ -21,10 +21,10 @@ import (
 
 const (
 	maxLines = 100         // of an example; few read a longer one
-	limit    = time.Minute // an example gives up by itself before
+	limit    = time.Minute // an example ends by itself earlier
 
-	// The demo compiles the examples first, on a fresh machine with the standard library, and then
-	// runs six of them.
+	// The demo first compiles the examples, on a fresh machine also the standard library, and then
+	// runs six examples.
 	demoLimit = 5 * time.Minute
 )
 
@@ -32,7 +32,7 @@ var examples = []string{"joblimit", "inventory", "treewalk", "transfer", "leader
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Examples mostly wait, and each is several processes.
+	// Examples mostly wait, and each runs several processes.
 	_ = flag.Set("test.parallel", "4")
 	leaks.Main(m)
 }
@@ -56,14 +56,14 @@ func TestExamples(t *testing.T) {
 	t.Run("demo", func(t *testing.T) { t.Parallel(); demo(t, dir) })
 }
 
-// fail has the examples fail where they should.
+// fail runs the examples that must fail.
 func fail(t *testing.T, dir string) {
 	servers := loopback.For(t).Addr()
-	t.Run("all", func(t *testing.T) { // returns when the parallel ones have ended
+	t.Run("all", func(t *testing.T) { // returns when the parallel subtests have ended
 		for _, c := range []struct {
 			title, example string
 			args           []string
-			lastLine       string // begins so
+			lastLine       string // prefix
 		}{
 			{"without the lock a reader sees half a rewrite", "inventory", []string{"-unlocked"}, "inventory: FAILED: "},
 			{"locks that are taken one after the other stop all", "transfer", []string{"-loop"}, "transfer: FAILED: "},
@@ -100,7 +100,7 @@ func succeed(t *testing.T, dir string) {
 	}
 }
 
-// demo has them succeed on the server in memory, too.
+// demo runs the examples that must succeed, also on the server in memory.
 func demo(t *testing.T, dir string) {
 	for name, c := range map[string]struct {
 		env, servers string
@@ -123,7 +123,7 @@ func demo(t *testing.T, dir string) {
 	}
 }
 
-// run asserts how an example ends, and what it prints last.
+// run asserts how an example ends, and its last line.
 func run(t *testing.T, limit time.Duration, cmd *exec.Cmd, status int, lastLine string) {
 	t.Helper()
 	var out []byte
@@ -149,7 +149,7 @@ func nothingLeft(t *testing.T, servers string) {
 	}
 }
 
-// interrupt waits until the example works, and stops it.
+// interrupt waits until the example works, and interrupts it.
 func interrupt(t *testing.T, cmd *exec.Cmd) {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -167,8 +167,8 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 			t.Errorf("nothing printed: %v", err)
 		}
 		_ = cmd.Process.Signal(os.Interrupt)
-		// Its workers have not inherited this pipe, only the example's own. Its exit shows that
-		// they have ended: it waits for them.
+		// Its workers have not inherited this pipe; only the example writes to it. The example
+		// waits for its workers, so its exit shows that they have ended.
 		_, _ = io.Copy(io.Discard, lines)
 		_ = cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != 130 || errs.String() != "joblimit: interrupted\n" {
@@ -181,7 +181,7 @@ func command(dir, servers, example string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, example), append([]string{"-servers", servers}, args...)...)
 }
 
-// build builds the examples without the race detector: it is the library's tests that need it.
+// build builds the examples without the race detector, which only the library's tests need.
 func build(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	args := []string{"build", "-o", dir, "./demo"}

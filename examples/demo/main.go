@@ -1,10 +1,10 @@
-// Demo runs the examples, one after the other. It stops at the first that fails, with its exit
+// Demo runs the examples, one after the other. If an example fails, demo stops with its exit
 // status.
 //
 //	go run ./examples/demo                               on a ZooKeeper in this process's memory
 //	go run ./examples/demo -servers zk1:2181,zk2:2181    on real servers
 //
-// ZK_SERVERS names real servers, too; -servers wins over it.
+// ZK_SERVERS also names real servers; -servers overrides it.
 package main
 
 import (
@@ -25,12 +25,12 @@ import (
 
 const (
 	module   = "github.com/zklocks/zklocks/examples/"
-	patience = 8 * time.Second // for an example that was told to stop
+	patience = 8 * time.Second // time for an example to end after an interrupt
 )
 
 var examples = []struct{ name, title, flag string }{
 	{"joblimit", "At most 3 of 8 processes work at once. One is killed; the next waiter takes over.",
-		"-within=5s"}, // the server in memory grants short sessions; half of it is for a busy machine
+		"-within=5s"}, // the server in memory grants short sessions; half of the time is for a busy machine
 	{"inventory", "Many read what two rewrite, in several steps. No reader may see half a rewrite.", ""},
 	{"treewalk", "A function locks, calls itself, and hands work to goroutines. No other caller gets in.", ""},
 	{"transfer", "Money moves between accounts, two of five locks at once, in any order. One teller is killed.", ""},
@@ -47,7 +47,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // "| head" ends the example, and so us
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // with "| head" the example ends, and then demo
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
@@ -95,7 +95,7 @@ func demo(ctx context.Context, servers string) (int, error) {
 		if e.flag != "" && !foreign {
 			cmd.Args = append(cmd.Args, e.flag)
 		}
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // the terminal itself, if it is one
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // the terminal itself, if there is one
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = patience
 		if err := cmd.Run(); err != nil {
@@ -108,13 +108,13 @@ func demo(ctx context.Context, servers string) (int, error) {
 }
 
 // inMemory serves ZooKeeper's protocol on a free port of the loopback interface. The examples are
-// processes of their own, so they need a real port.
+// separate processes, so they need a real port.
 func inMemory() (addr string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}
-	// Short ticks: a killed worker's session ends a tick after its timeout, at the latest.
+	// Short ticks: a killed worker's session ends at most one tick after its timeout.
 	ensemble := memzk.Start(memzk.Config{Tick: 100 * time.Millisecond, MaxSession: time.Minute})
 	served := make(chan error, 1)
 	go func() { served <- ensemble.Members()[0].Serve(l) }()

@@ -1,12 +1,12 @@
-// Fencing: holder A is frozen with SIGSTOP in mid-work, as a suspended machine would be. Its
-// session expires, and B gets the lock. Then A goes on and writes once more, without knowing of its
-// loss. The store has seen B's larger token by then and refuses A's; so does ZooKeeper, where the
-// write comes after the hold's Guard in a transaction.
+// Fencing: holder A is frozen with SIGSTOP while it works, like a suspended machine. Its session
+// expires, and B acquires the lock. Then A continues and writes once more, without noticing the
+// loss. The store has seen B's larger token by then, and refuses A's write. ZooKeeper refuses it,
+// too, because the hold's Guard precedes the write in a transaction.
 //
 //	go run ./examples/fencing -servers host:2181
 //
-// It fails (exit status 1) when either late write is accepted, or when A's hold still reports
-// itself held at A's first call after the pause.
+// It fails (exit status 1) if either late write is accepted, or if A's hold reports itself as held
+// at A's first call after the pause.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func main() { crew.Main(lead, work) }
 
-// store is any service that remembers the largest token it has seen.
+// store stands for any service that remembers the largest token it has seen.
 type store struct{ largest int64 }
 
 func (s *store) write(token int64) error {
@@ -34,7 +34,7 @@ func (s *store) write(token int64) error {
 	return nil
 }
 
-// work is process A or B: it takes the lock and writes, now and later.
+// work is process A or B: it acquires the lock and writes twice.
 func work(ctx context.Context, c *crew.Crew) error {
 	conn, err := zklocks.Connect(ctx, c.Servers, 2*time.Second)
 	if err != nil {
@@ -47,12 +47,12 @@ func work(ctx context.Context, c *crew.Crew) error {
 	}
 	defer hold.Release(ctx)
 	c.Say("%d", hold.Token())              // the first write
-	if _, err := c.Hear(ctx); err != nil { // the work in between; here A is frozen
+	if _, err := c.Hear(ctx); err != nil { // the work; A is frozen here
 		return err
 	}
-	c.Say("%t", hold.Held())               // the first look; a careful program stops here
-	c.Say("%d", hold.Token())              // the second write, regardless
-	c.Say("%v", crew.Answer(func() error { // not hold.Multi, which would ask the hold first
+	c.Say("%t", hold.Held())               // a careful program stops here
+	c.Say("%d", hold.Token())              // the second write, although the lock is lost
+	c.Say("%v", crew.Answer(func() error { // not hold.Multi, which would check the hold first
 		_, err := conn.Client().Multi(hold.Guard(&zk.SetDataRequest{Path: c.Path, Data: []byte(c.Name), Version: -1})...)
 		return err
 	}))
@@ -60,7 +60,7 @@ func work(ctx context.Context, c *crew.Crew) error {
 	return err
 }
 
-// lead runs the store, freezes A, and lets it go on when B has written.
+// lead runs the store, freezes A, and continues it when B has written.
 func lead(ctx context.Context, c *crew.Crew) error {
 	var s store
 	write := func() (token int64, err error) {

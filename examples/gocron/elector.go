@@ -14,11 +14,11 @@ import (
 //	go elector.Run(ctx)
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 //
-// A job that is due while no process leads is not run. After the leader has died, that is the case
+// A job that is due while no process leads is not run. After the leader has died, no process leads
 // for up to the session timeout and a tick of the servers.
 type Elector struct{ election *leader.Election }
 
-// NewElector returns the Elector at path. It leads nothing before Run.
+// NewElector returns the Elector at path. It does not lead before Run is called.
 func NewElector(conn *zklocks.Conn, path string) *Elector {
 	return &Elector{leader.New(conn, path)}
 }
@@ -33,7 +33,7 @@ func (e *Elector) Run(ctx context.Context) error {
 
 var errFollower = errors.New("another process leads")
 
-// IsLeader returns nil while this process leads. It asks no server.
+// IsLeader returns nil while this process leads. It sends no request.
 func (e *Elector) IsLeader(context.Context) error {
 	if e.election.Status().State != leader.StateLeader {
 		return errFollower

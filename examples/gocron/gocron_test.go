@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connect returns connections of hosts that are closed by the caller.
+// connect returns connections of different hosts, which the caller must close.
 func connect(s *zktest.Server) func(context.Context) (*zklocks.Conn, error) {
 	n := 0
 	return func(ctx context.Context) (*zklocks.Conn, error) {
@@ -28,7 +28,7 @@ func connect(s *zktest.Server) func(context.Context) (*zklocks.Conn, error) {
 	}
 }
 
-// The example passes with a Locker and with an Elector, and can fail.
+// The example passes with a Locker and with an Elector, and fails without them.
 func TestOneRunInEachPeriod(t *testing.T) {
 	for mode, passes := range map[string]bool{"locker": true, "elector": true, "unlocked": false} {
 		t.Run(mode, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestOneRunInEachPeriod(t *testing.T) {
 	}
 }
 
-// A job that fails is run by the next process, and a job whose process dies, too.
+// If a job fails, or its process dies, the next process runs the job.
 func TestTheNextProcessRunsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -62,7 +62,7 @@ func TestTheNextProcessRunsTheJob(t *testing.T) {
 				case 0:
 					return errors.New("broken")
 				case 1:
-					h.Partition() // the process is gone, as far as the others can see
+					h.Partition() // for the other processes, this process is dead
 					time.Sleep(20 * time.Second)
 				}
 				return nil

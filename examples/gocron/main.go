@@ -1,6 +1,6 @@
-// Gocron runs one job on several schedulers of github.com/go-co-op/gocron, each with a connection
-// of its own and a clock that is a little later than the one before. It exits with 1 unless the job
-// runs once in each period.
+// Gocron runs one job on several schedulers of github.com/go-co-op/gocron. Each has its own
+// connection, and a clock that is a little later than the previous one. It exits with 1 unless the
+// job runs once in each period.
 //
 //	go run . -servers host:2181           # a Locker made of package once
 //	go run . -servers host:2181 -elector  # an Elector made of package leader

@@ -1,14 +1,14 @@
 // Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The sum never changes:
-// a shop that counts another one has read in the midst of a rewrite. A clerk writes by hold.Multi,
-// so no step of a rewrite takes place without its lock, and downgrades to read back what it wrote,
-// beside other readers.
+// a shop that counts another sum has read during a rewrite. A clerk writes by hold.Multi, so no
+// step of a rewrite takes place without its lock. Then it downgrades, to read back what it wrote,
+// concurrently with other readers.
 //
 //	go run ./examples/inventory -servers host:2181
 //	go run ./examples/inventory -servers host:2181 -unlocked
 //
-// It fails (exit status 1) at the first torn read, when a clerk reads back what it did not write,
-// and when reads never overlapped or no clerk rewrote. The second command takes no lock, and must
-// fail: so the check is a real one.
+// It fails (exit status 1) at the first torn read, if a clerk reads back what it did not write, and
+// if reads never overlapped or no clerk rewrote. The second command takes no lock and must fail,
+// which shows that the check works.
 package main
 
 import (
@@ -51,7 +51,6 @@ func work(ctx context.Context, c *crew.Crew) error {
 	})
 }
 
-// read counts the goods.
 func read(c *crew.Crew, reader int, stock crew.Shelf) error {
 	defer c.Task(reader)()
 	found, err := stock.Read()
@@ -61,7 +60,6 @@ func read(c *crew.Crew, reader int, stock crew.Shelf) error {
 	return err
 }
 
-// rewrite moves the goods.
 func rewrite(ctx context.Context, c *crew.Crew, lock *rwlock.RWMutex, stock crew.Shelf) error {
 	return zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
 		want := crew.Deal(goods, bins)

@@ -1,12 +1,12 @@
-// Joblimit: many worker processes, at most N of them at work at once. It shows which workers run
-// and which wait, kills one in mid-job with SIGKILL, as a crash would, and the next waiter gets its
-// permit when the dead worker's session has expired.
+// Joblimit: many worker processes, at most N of them at work at the same time. It shows which
+// workers run and which wait, and kills a worker at work with SIGKILL, like a crash. The next
+// waiter is granted the permit when the dead worker's session has expired.
 //
 //	go run ./examples/joblimit -servers host:2181
 //
-// It fails (exit status 1) when more than N ever worked at once, when N never did, or when no
-// worker got the dead one's permit in time. That is measured without the lock: workers report the
-// start and end of each job through one pipe.
+// It fails (exit status 1) if more than N ever worked at the same time, if N never did, or if the
+// dead worker's permit was not granted in time. It measures that without the lock: workers report
+// the start and end of each job through one pipe.
 package main
 
 import (
@@ -32,7 +32,7 @@ var (
 
 func main() { crew.Main(lead, work) }
 
-// work is a worker process: one job after the other, until ctx ends.
+// work is a worker process: it runs one job after the other, until ctx is canceled.
 func work(ctx context.Context, c *crew.Crew) error {
 	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {
@@ -50,15 +50,15 @@ func work(ctx context.Context, c *crew.Crew) error {
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, zklocks.ErrLost) { // a worker that has lost its permit asks for another
+		if err != nil && !errors.Is(err, zklocks.ErrLost) { // a worker that has lost its permit requests another
 			return err
 		}
 	}
 }
 
-// lead starts the workers, kills one in mid-job, and counts.
+// lead starts the workers, kills a worker at work, and counts.
 func lead(ctx context.Context, c *crew.Crew) error {
-	jobs := c.Tally(*limit) // fails the example when there are more at once
+	jobs := c.Tally(*limit) // fails the example if there are more at the same time
 	c.Start(crew.Names("w", workers)...)
 	go view(ctx, c)
 	jobs.Run(ctx, 3*time.Second, func() {})
@@ -80,7 +80,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	return c.Proved("%d jobs, never more than %d at once; a killed worker was replaced after %.1f s", jobs.Done, jobs.Most, took)
 }
 
-// view shows which workers run and which wait, which any process can ask ZooKeeper.
+// view shows which workers run and which wait. Any process can read that from ZooKeeper.
 func view(ctx context.Context, c *crew.Crew) {
 	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Leader: three candidates. Each leads for a dozen jobs, proclaims what it has done, resigns and
-// campaigns again; a process that is no candidate watches. A leader is killed in mid-term with
-// SIGKILL, as a crash would, and the next one leads when the dead one's session has expired.
+// Leader: each of three candidates leads for a dozen jobs, proclaims what it has done, resigns and
+// campaigns again. A process that is not a candidate watches. One leader is killed with SIGKILL,
+// like a crash, and the next candidate leads when that leader's session has expired.
 //
 //	go run ./examples/leader -servers host:2181
 //
-// It fails (exit status 1) when two were ever at work at once, by what they report through a pipe;
-// when the dead leader was not replaced in time; or when the watcher did not see that.
+// It fails (exit status 1) if two were ever at work at the same time, as they report through a
+// pipe; if the dead leader was not replaced in time; or if the watcher did not see that.
 package main
 
 import (
@@ -25,7 +25,7 @@ var within = flag.Duration("within", 7*time.Second, "time for a takeover; sessio
 
 func main() { crew.Main(lead, work) }
 
-// work is a candidate: it campaigns again after each term, until ctx ends.
+// work is a candidate: it campaigns again after each term, until ctx is canceled.
 func work(ctx context.Context, c *crew.Crew) error {
 	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {
@@ -39,7 +39,7 @@ func work(ctx context.Context, c *crew.Crew) error {
 		for job := range jobs {
 			time.Sleep(100 * time.Millisecond) // the job
 			err := election.Proclaim(ctx, term, fmt.Appendf(nil, "%s has done job %d of %d", c.Name, job+1, jobs))
-			if err != nil && ctx.Err() != nil { // otherwise it was cut off, and the next job proclaims again
+			if err != nil && ctx.Err() != nil { // otherwise the connection was lost, and the next job proclaims again
 				return err // the term is lost, or the example ends
 			}
 		}
@@ -47,9 +47,9 @@ func work(ctx context.Context, c *crew.Crew) error {
 	})
 }
 
-// lead starts the candidates, kills a leader in mid-term, and counts.
+// lead starts the candidates, kills a leader during its term, and counts.
 func lead(ctx context.Context, c *crew.Crew) error {
-	terms := c.Tally(1) // fails the example when there are more at once
+	terms := c.Tally(1) // fails the example if there are more at the same time
 	seen := make(chan string, 10_000)
 	go view(ctx, c, seen)
 	c.Start(crew.Names("c", candidates)...)
@@ -63,7 +63,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	killed := time.Now()
 	terms.Gone(victim.From)
 	for len(seen) > 0 {
-		<-seen // what is seen from now on counts
+		<-seen // only what is seen from now on counts
 	}
 	c.Note("SIGKILL to %s, which leads: its place is taken until its session expires", victim.From)
 	heir, err := terms.RunUntilFull(ctx, *within)
@@ -82,7 +82,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	return c.Proved("%d terms, never two leaders at once; a killed leader was replaced", terms.Done)
 }
 
-// view shows who leads, which any process can follow, and what it has proclaimed.
+// view shows who leads and what the leader has proclaimed. Any process can follow that.
 func view(ctx context.Context, c *crew.Crew, seen chan<- string) {
 	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Metrics works under locks and serves what it counts, for Prometheus.
+// Metrics works under locks and serves their metrics, for Prometheus.
 //
 //	go run . -servers host:2181       # then: curl localhost:9464/metrics
 package main
@@ -41,7 +41,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
-	observers := []zklocks.ConnectOption{ // of all locks on the connection
+	observers := []zklocks.ConnectOption{ // observers of all locks on the connection
 		zklocks.WithObserver(metrics.Observer(registry)),
 		zklocks.WithObserver(observe.Observer{
 			Lost: func(e observe.Lost) { slog.Error("lock lost", "path", e.Path, "kind", e.Kind, "cause", e.Cause) },

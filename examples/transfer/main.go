@@ -1,10 +1,10 @@
-// Transfer: tellers move money between accounts, auditors count it. Each account has a lock of its
-// own; zklocks.All takes as many as it takes, at once and in any order. A teller is killed at work.
+// Transfer: tellers move money between accounts, and auditors count it. Each account has its own
+// lock. zklocks.All takes several locks together, in any order. A teller is killed at work.
 //
 //	go run ./examples/transfer -servers host:2181 [-loop | -unlocked]
 //
-// It fails (exit status 1) when the sum has changed, and when the transfers stop. -loop takes the
-// locks one after the other, -unlocked none in common: both must fail, so the checks are real ones.
+// It fails (exit status 1) if the sum has changed, or if the transfers stop. -loop takes the locks
+// one after the other, -unlocked takes no common locks: both must fail, or the checks are wrong.
 package main
 
 import (
@@ -72,7 +72,7 @@ func work(ctx context.Context, c *crew.Crew) error {
 	})
 }
 
-// locked works while it holds all locks.
+// locked calls work while it holds all locks.
 func locked(ctx context.Context, work func(context.Context, *zklocks.Hold) error, locks ...zklocks.Locker) error {
 	if *loop && len(locks) > 1 {
 		next := func(ctx context.Context, _ *zklocks.Hold) error { return locked(ctx, work, locks[1:]...) }

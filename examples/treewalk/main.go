@@ -1,12 +1,12 @@
 // Treewalk: a function takes a lock and calls itself for each child of a node, which takes the lock
-// again, level by level. Each branch of the root is walked by a goroutine of its own, which joins
-// by the context of the hold that Do passes on.
+// again, level by level. A goroutine of its own walks each branch of the root. It re-enters the
+// lock with the context that Do passes to its function.
 //
 //	go run ./examples/treewalk -servers host:2181
 //
-// It fails (exit status 1) when an outsider gets the lock during the walk, be it over another
-// connection or a goroutine without the context; when holds are miscounted; when the lock node goes
-// before the last Release, or stays after it.
+// It fails (exit status 1) if another caller gets the lock during the walk, over another connection
+// or on a goroutine without the context; if holds are miscounted; or if the lock's node is deleted
+// before the last Release, or remains after it.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 
 func main() { crew.Main(lead, nil) }
 
-// walk adds up the tree below n. It makes the hold of that number of goroutine by.
+// walk adds up the tree below n. Its hold must be the hold with that number of goroutine by.
 func walk(ctx context.Context, mu *reentrant.Mutex, n *crew.Node, by string, number int) error {
-	// The lock is ours already: one more hold, no request.
+	// The caller owns the lock already: this adds a hold, without a request.
 	return zklocks.Do(ctx, mu.Lock, func(ctx context.Context, _ *zklocks.Hold) (err error) {
 		if n.By, n.Holds = by, mu.HoldCount(); n.Holds != number {
 			return fmt.Errorf("%s: %d holds, not %d", n.Name, n.Holds, number)
@@ -46,7 +46,7 @@ func walk(ctx context.Context, mu *reentrant.Mutex, n *crew.Node, by string, num
 	})
 }
 
-// intrude tries to get the lock, as long as ctx lives.
+// intrude tries to get the lock until ctx is canceled.
 func intrude(ctx context.Context, c *crew.Crew, who string, mu *reentrant.Mutex) (refused int) {
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		if _, err := mu.TryLock(ctx); err == nil {
@@ -59,7 +59,7 @@ func intrude(ctx context.Context, c *crew.Crew, who string, mu *reentrant.Mutex)
 }
 
 func lead(ctx context.Context, c *crew.Crew) error {
-	var locks [2]*reentrant.Mutex // on one path, each over a connection of its own
+	var locks [2]*reentrant.Mutex // two values for one path, each on its own connection
 	for i := range locks {
 		conn, err := zklocks.Connect(ctx, c.Servers, 5*time.Second)
 		if err != nil {
@@ -77,7 +77,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	refused := make(chan int)
 	go func() { refused <- intrude(during, c, "a goroutine without the context", mu) }()
 	go func() { refused <- intrude(during, c, "another connection", theirs) }()
-	next := make(chan error, 1) // queued behind our node
+	next := make(chan error, 1) // waits in the queue behind our node
 	go func() { _, err := theirs.Lock(ctx); next <- err }()
 	err = walk(ctx, mu, tree, "main", 2)
 	cancel()

@@ -1,6 +1,6 @@
 // Package crew runs an example as several processes: it starts its own program again as workers,
-// reads their reports, and stops, freezes or kills them. It does not use locks, so that its
-// measurements do not depend on them.
+// reads their reports, and stops, freezes or kills them. It uses no locks, so its measurements do
+// not depend on them.
 package crew
 
 import (
@@ -27,27 +27,27 @@ const (
 	nameEnv = "ZKLOCKS_EXAMPLE_WORKER"
 	pathEnv = "ZKLOCKS_EXAMPLE_PATH"
 
-	failed = "failed:" // a worker's last report
+	failed = "failed:" // begins a worker's last report
 
-	// tooLong is for an example that hangs.
+	// tooLong is the time limit of an example.
 	tooLong = 45 * time.Second
 
-	// patience is for workers that were told to stop: they finish their step and close their
-	// session.
+	// patience is the time for workers to finish their step and close their session after a
+	// request.
 	patience = 3 * time.Second
 )
 
 var errInterrupted = errors.New("interrupted")
 
-// Crew is the leading process's set of workers, or a worker's own state.
+// Crew is the leading process with its workers, or a worker's own state.
 type Crew struct {
 	Servers []string
 	Path    string // for the nodes of this run, removed at its end
 	Name    string // of this worker; empty in the leading process
 
-	ctx    context.Context // of everything
+	ctx    context.Context // canceled when the example ends
 	lines  chan Line
-	pipe   *os.File // all workers write to this one
+	pipe   *os.File // all workers write to it
 	cancel context.CancelCauseFunc
 	orders chan string // to this worker
 	screen screen
@@ -56,22 +56,22 @@ type Crew struct {
 	workers map[string]*Worker
 }
 
-// Line is a report of a worker. All come through one pipe, so they are in the order in which they
-// were written, over all workers.
+// Line is a report of a worker. All workers write to one pipe, so all reports are in the order in
+// which they were written.
 type Line struct {
 	From, Text string
 	At         time.Time
 }
 
-// Int is the number in the report.
+// Int returns the number in the report.
 func (l Line) Int() int64 {
 	n, _ := strconv.ParseInt(l.Text, 10, 64)
 	return n
 }
 
-// Main runs lead, or work in a process that Start has started. The context ends on an interrupt,
-// when a worker fails or ends, and in a worker when the leading process ends, however it ends. An
-// error of lead makes the exit status 1.
+// Main runs lead, or work in a process that Start has started. The context is canceled by an
+// interrupt, and when a worker fails or ends. In a worker it is also canceled when the leading
+// process ends, even by SIGKILL. If lead returns an error, the exit status is 1.
 func Main(lead, work func(context.Context, *Crew) error) {
 	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
 	flag.Parse()
@@ -87,12 +87,12 @@ func Main(lead, work func(context.Context, *Crew) error) {
 		cancel:  cancel,
 		workers: map[string]*Worker{},
 	}
-	// SIGPIPE also comes from a connection to ZooKeeper that breaks, and means nothing then. Prints
+	// A broken connection to ZooKeeper also causes SIGPIPE, which must not end the process. Prints
 	// to a closed pipe return errors.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	if c.Name != "" { // an interrupt from the terminal reaches all; the leading process decides
+	if c.Name != "" { // an interrupt from the terminal reaches all processes; the leading process decides
 		c.listen()
 		if err := work(ctx, c); err != nil && ctx.Err() == nil {
 			c.Say("%s %v", failed, err)
@@ -119,7 +119,7 @@ func Main(lead, work func(context.Context, *Crew) error) {
 	c.stop()
 	c.sweep()
 	if cause != nil {
-		err = cause // lead saw only that its context had ended
+		err = cause // lead returned only the error of its canceled context
 	}
 	switch {
 	case errors.Is(err, errInterrupted):
@@ -138,7 +138,6 @@ func envOr(key, otherwise string) string {
 	return otherwise
 }
 
-// open makes the pipe that the workers write to.
 func (c *Crew) open() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -157,8 +156,8 @@ func (c *Crew) open() error {
 	return nil
 }
 
-// Next returns the next line of a worker; an error when ctx ends first. Lines that a worker wrote
-// before it was killed may be unread by then, and are left out.
+// Next returns the next line of a worker, or an error if ctx is canceled first. It skips unread
+// lines of workers that were killed.
 func (c *Crew) Next(ctx context.Context) (Line, error) {
 	for {
 		select {
@@ -173,12 +172,12 @@ func (c *Crew) Next(ctx context.Context) (Line, error) {
 	}
 }
 
-// Fail ends everything: the example's claim is false.
+// Fail ends the example: its claim is false.
 func (c *Crew) Fail(format string, args ...any) { c.cancel(fmt.Errorf(format, args...)) }
 
 // Say sends a worker's line to the leading process.
 func (c *Crew) Say(format string, args ...any) {
-	// One write, below the size up to which a pipe keeps writes whole.
+	// One write, small enough for a pipe not to split it.
 	_, _ = io.WriteString(os.Stdout, c.Name+" "+fmt.Sprintf(format, args...)+"\n")
 }
 
@@ -201,13 +200,13 @@ func (c *Crew) Repeat(ctx context.Context, n int, pause time.Duration, work func
 	return <-failed
 }
 
-// Task reports that a part of a worker starts, and the function it returns that it ends.
+// Task reports the start of a part of a worker's work, and returns a function that reports its end.
 func (c *Crew) Task(part int) (end func()) {
 	c.Say("start %d", part)
 	return func() { c.Say("end %d", part) }
 }
 
-// Hear returns the next order to this worker; an error when ctx ends first.
+// Hear returns the next order to this worker, or an error if ctx is canceled first.
 func (c *Crew) Hear(ctx context.Context) (string, error) {
 	select {
 	case order := <-c.orders:
@@ -217,8 +216,7 @@ func (c *Crew) Hear(ctx context.Context) (string, error) {
 	}
 }
 
-// listen reads the orders to this worker. They end when the leading process does, also when that is
-// killed.
+// listen reads the orders to this worker. They end when the leading process ends, even by SIGKILL.
 func (c *Crew) listen() {
 	c.orders = make(chan string, 16)
 	go func() {
@@ -236,12 +234,12 @@ type Worker struct {
 	crew   *Crew
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	done   chan struct{} // closed when it has ended and was waited for
+	done   chan struct{} // closed when the process has ended and was waited for
 
-	killed atomic.Bool // by us
+	killed atomic.Bool // by Kill
 }
 
-// Names are n names: prefix1, prefix2, ...
+// Names returns n names: prefix1, prefix2, ...
 func Names(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -250,7 +248,7 @@ func Names(prefix string, n int) []string {
 	return names
 }
 
-// Start starts workers of these names. When that fails, everything does.
+// Start starts workers with these names. If that fails, the example fails.
 func (c *Crew) Start(names ...string) {
 	program, err := os.Executable()
 	for _, name := range names {
@@ -276,7 +274,7 @@ func (c *Crew) start(program, name string) (err error) {
 	go func() {
 		err := w.cmd.Wait()
 		close(w.done)
-		if !w.killed.Load() { // and was not asked to end, for then everything has ended
+		if !w.killed.Load() { // stop ends all workers only after the example has ended
 			c.Fail("worker %s ended by itself (%v)", name, err)
 		}
 	}()
@@ -286,14 +284,14 @@ func (c *Crew) start(program, name string) (err error) {
 	return nil
 }
 
-// Worker is the worker of that name.
+// Worker returns the worker with that name.
 func (c *Crew) Worker(name string) *Worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.workers[name]
 }
 
-// Tag is the worker's name, marked when it has been killed.
+// Tag returns the worker's name, with a mark if the worker was killed.
 func (c *Crew) Tag(name string) string {
 	if w := c.Worker(name); w != nil && w.killed.Load() {
 		return name + "(dead)"
@@ -304,14 +302,14 @@ func (c *Crew) Tag(name string) string {
 // Tell sends the worker an order, for Hear.
 func (w *Worker) Tell(order string) { _, _ = io.WriteString(w.orders, order+"\n") }
 
-// Kill ends the worker with SIGKILL. When it returns the worker is gone.
+// Kill ends the worker with SIGKILL, and waits for its end.
 func (w *Worker) Kill() {
 	w.killed.Store(true)
 	_ = w.cmd.Process.Kill()
 	<-w.done
 }
 
-// Freeze stops the worker with SIGSTOP: it stays, and does nothing.
+// Freeze stops the worker with SIGSTOP: it exists, and does nothing.
 func (w *Worker) Freeze() {
 	if err := freeze(w.cmd.Process); err != nil {
 		w.crew.Fail("freeze %s: %w", w.Name, err)
@@ -325,7 +323,7 @@ func (w *Worker) Thaw() {
 	}
 }
 
-// stop ends all workers: by a request if possible, so that they close their sessions.
+// stop ends all workers: if possible by closing their orders, so that they close their sessions.
 func (c *Crew) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// reach tries the servers, so that a wrong address is reported soon.
+// reach connects once, so that a wrong address is reported early.
 func (c *Crew) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -25,7 +25,7 @@ func (c *Crew) reach(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes the nodes of this run. A server that cannot be reached keeps them; they are few and
+// sweep deletes the nodes of this run. If no server can be reached they remain; they are few, and
 // no program waits for them.
 func (c *Crew) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -47,7 +47,7 @@ func (c *Crew) sweep() {
 }
 
 func removeAll(conn *zk.Conn, path string) {
-	for range 3 { // a node of a dead worker may go, or come, meanwhile
+	for range 3 { // a dead worker's node may be created or deleted meanwhile
 		if err := conn.Delete(path, -1); !errors.Is(err, zk.ErrNotEmpty) {
 			return
 		}
@@ -58,8 +58,8 @@ func removeAll(conn *zk.Conn, path string) {
 	}
 }
 
-// Answer calls f until a server has answered, for a request that may be made twice: after a lost
-// connection it is not known whether the request was executed.
+// Answer calls f until a server has answered. The request of f must be repeatable: after a lost
+// connection it is unknown whether the request was executed.
 func Answer(f func() error) error {
 	for {
 		err := f()

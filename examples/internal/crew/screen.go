@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// How often a live view is redrawn on a terminal, and printed elsewhere.
+// How often a live view is redrawn on a terminal, or printed elsewhere.
 const (
 	redraw  = 50 * time.Millisecond
 	reprint = 500 * time.Millisecond
 )
 
-// screen prints lines that stay, each with the time since the start, and one that is redrawn below
-// them.
+// screen prints lines with the time since the start, and a live line below them that is redrawn.
 type screen struct {
 	mu       sync.Mutex
 	begun    time.Time
 	terminal bool
 	live     bool      // the last line is a live view
-	ended    bool      // the verdict is printed: no live view any more
-	printed  time.Time // the last live view
+	ended    bool      // the verdict was printed: no more live views
+	printed  time.Time // when the last live view was printed
 }
 
 func (s *screen) begin() {
@@ -33,14 +32,14 @@ func (s *screen) begin() {
 
 func (s *screen) stamp() string { return fmt.Sprintf("%5.1fs  ", time.Since(s.begun).Seconds()) }
 
-// print stops the example when the reader of its output has ended, as with "| head".
+// print cancels the example if its output is closed, as with "| head".
 func (c *Crew) print(text string) {
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		c.cancel(errInterrupted)
 	}
 }
 
-// Note prints a line that stays.
+// Note prints a line that remains.
 func (c *Crew) Note(format string, args ...any) {
 	s := &c.screen
 	s.clear()
@@ -49,8 +48,8 @@ func (c *Crew) Note(format string, args ...any) {
 	c.print(s.stamp() + fmt.Sprintf(format, args...) + "\n")
 }
 
-// Live shows what is going on now: on a terminal the line is redrawn in place, elsewhere a new one
-// is printed twice a second.
+// Live shows the present state: on a terminal it redraws the live line, elsewhere it prints a new
+// line at most twice a second.
 func (c *Crew) Live(format string, args ...any) {
 	s := &c.screen
 	s.mu.Lock()
@@ -67,7 +66,7 @@ func (c *Crew) Live(format string, args ...any) {
 	}
 }
 
-// Proved prints what the example has proved; if something has failed it returns that instead.
+// Proved prints what the example has proved, or returns the error if the example has failed.
 func (c *Crew) Proved(format string, args ...any) error {
 	if err := context.Cause(c.ctx); err != nil {
 		return err
@@ -94,7 +93,7 @@ func (s *screen) clear() {
 	}
 }
 
-// Verdict is how an attempt is printed.
+// Verdict returns the text for the result of an attempt.
 func Verdict(err error) string {
 	if err != nil {
 		return "refused, " + err.Error()

@@ -12,12 +12,11 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// step is how long one step of work on a shelf takes, so that the steps of others would fall in
-// between.
+// step is how long a step of work on a shelf takes. It is long enough for other processes' steps to
+// fall in between.
 const step = 2 * time.Millisecond
 
-// Shelf is a row of numbers, each in a node of its own: it takes several steps to read it, and to
-// write it.
+// Shelf is a row of numbers, each in its own node: reading and writing it takes several steps.
 type Shelf struct {
 	Conn *zk.Conn
 	Path string
@@ -26,7 +25,7 @@ type Shelf struct {
 
 func (s Shelf) node(i int) string { return fmt.Sprintf("%s/bin%d", s.Path, i) }
 
-// MakeShelf makes the nodes of a shelf at c.Path. When that fails, everything does.
+// MakeShelf creates the nodes of a shelf at c.Path. If that fails, the example fails.
 func (c *Crew) MakeShelf(ctx context.Context, numbers []int) {
 	if err := c.makeShelf(ctx, numbers); err != nil {
 		c.Fail("make the shelf: %w", err)
@@ -47,7 +46,7 @@ func (c *Crew) makeShelf(ctx context.Context, numbers []int) error {
 	return err
 }
 
-// Deal divides a sum into n numbers, by chance.
+// Deal divides a sum into n random numbers.
 func Deal(sum, n int) []int {
 	numbers := make([]int, n)
 	for range sum {
@@ -56,7 +55,7 @@ func Deal(sum, n int) []int {
 	return numbers
 }
 
-// Sum is what Deal has divided.
+// Sum returns the sum of the numbers.
 func Sum(numbers []int) int {
 	sum := 0
 	for _, n := range numbers {
@@ -65,7 +64,7 @@ func Sum(numbers []int) int {
 	return sum
 }
 
-// Read reads the numbers of some nodes, one after the other; of all if none is named.
+// Read reads the numbers of some nodes, one after the other; without arguments, of all nodes.
 func (s Shelf) Read(nodes ...int) ([]int, error) {
 	for i := 0; len(nodes) == i && i < s.Len; i++ {
 		nodes = append(nodes, i)
@@ -84,12 +83,12 @@ func (s Shelf) Read(nodes ...int) ([]int, error) {
 	return numbers, nil
 }
 
-// Set is the write of a number.
+// Set returns the request that writes a number.
 func (s Shelf) Set(node, n int) *zk.SetDataRequest {
 	return &zk.SetDataRequest{Path: s.node(node), Data: []byte(strconv.Itoa(n)), Version: -1}
 }
 
-// Write has set write the numbers, one after the other.
+// Write calls set for each number, one after the other.
 func (s Shelf) Write(numbers []int, set func(*zk.SetDataRequest) error) error {
 	for i, n := range numbers {
 		if err := set(s.Set(i, n)); err != nil {

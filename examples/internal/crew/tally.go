@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// Tally counts the workers at work, by their lines "start" and "end"; a word after that
-// distinguishes the parts of one worker, as in "start 3".
+// Tally counts the workers at work, by their lines "start" and "end". A word after that
+// distinguishes the parts of a worker, as in "start 3".
 type Tally struct {
-	Most int            // at once
-	Done int            // have ended
-	Said map[string]int // how often each line was said
+	Most int            // the most at the same time
+	Done int            // how many have ended
+	Said map[string]int // how often each line was reported
 
 	crew    *Crew
 	limit   int
 	working map[string]bool
 }
 
-// Tally returns a count that fails the example when more than limit are at work; 0: any number may
-// be.
+// Tally returns a Tally that fails the example if more than limit are at work; limit 0 is no limit.
 func (c *Crew) Tally(limit int) *Tally {
 	return &Tally{crew: c, limit: limit, working: map[string]bool{}, Said: map[string]int{}}
 }
 
-// Run counts for as long as d, and calls then after each line.
+// Run counts for d, and calls then after each line.
 func (t *Tally) Run(ctx context.Context, d time.Duration, then func()) {
 	_, _ = t.run(ctx, d, func(Line) bool { then(); return false })
 }
 
-// RunUntilFull counts until as many are at work as may be, and returns the line of the one that has
-// just begun; an error when that takes longer than d.
+// RunUntilFull counts until limit are at work, and returns the line of the last to begin. It
+// returns an error if that takes longer than d.
 func (t *Tally) RunUntilFull(ctx context.Context, d time.Duration) (Line, error) {
 	return t.run(ctx, d, func(l Line) bool {
 		return strings.HasPrefix(l.Text, "start") && len(t.working) == t.limit
@@ -75,5 +74,5 @@ func (t *Tally) Gone(name string) {
 	}
 }
 
-// Now is how many are at work.
+// Now returns how many are at work.
 func (t *Tally) Now() int { return len(t.working) }

@@ -2,16 +2,16 @@ package crew
 
 import "fmt"
 
-// Node is one of a tree, with what a walk has found there.
+// Node is a node of a tree, with what a walk has recorded there.
 type Node struct {
 	Name  string
 	Kids  []*Node
-	Size  int    // of all below, after Add
-	By    string // the goroutine that was here
-	Holds int    // on the lock, of that goroutine
+	Size  int    // after Add with the sizes of all children
+	By    string // the goroutine that visited it
+	Holds int    // that goroutine's holds on the lock
 }
 
-// Warehouse is a tree to walk.
+// Warehouse returns a tree to walk.
 func Warehouse() *Node {
 	node := func(name string, kids ...*Node) *Node { return &Node{Name: name, Kids: kids} }
 	leaf := func(name string, size int) *Node { return &Node{Name: name, Size: size} }
@@ -30,7 +30,7 @@ func (n *Node) Add() {
 	}
 }
 
-// Count is the number of nodes.
+// Count returns the number of nodes.
 func (n *Node) Count() int {
 	count := 1
 	for _, kid := range n.Kids {
@@ -39,7 +39,6 @@ func (n *Node) Count() int {
 	return count
 }
 
-// Print prints the tree.
 func (n *Node) Print() { n.print("") }
 
 func (n *Node) print(indent string) {

@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// line is one curve: a value for each sample.
+// line is a curve: a value for each sample.
 type line struct {
 	name   string
 	values []float64
 }
 
-// panel is one chart.
 type panel struct {
 	title, unit string
 	lines       []line
@@ -23,7 +22,7 @@ type panel struct {
 
 var kinds = []string{"read", "write", "permits", "mutex"}
 
-// panels are the same questions that dashboard.json asks.
+// panels returns the charts, with the same queries as dashboard.json.
 func panels(samples []sample) []panel {
 	per := func(of func(i int, kind string) float64) []line {
 		var lines []line
@@ -36,7 +35,7 @@ func panels(samples []sample) []panel {
 		}
 		return lines
 	}
-	// Rates and quantiles are over the last two seconds, means over the last five.
+	// Rates and quantiles cover the last two seconds, means the last five.
 	const window, wide = 4, 10
 	past := func(i int) int { return max(0, i-window) }
 	mean := func(name string) func(int, string) float64 {
@@ -85,8 +84,8 @@ func panels(samples []sample) []panel {
 	}
 }
 
-// quantile is how Prometheus estimates one: by a straight line within a bucket. Where nothing was
-// observed there is no value.
+// quantile estimates a quantile as Prometheus does: by linear interpolation within a bucket. It
+// returns NaN if nothing was observed.
 func quantile(q float64, before, after map[float64]float64) float64 {
 	bounds := slices.Sorted(maps.Keys(after))
 	if len(bounds) == 0 {
@@ -119,7 +118,7 @@ const (
 	caption       = 96 // letters in a line
 )
 
-// style has the colors for a light and a dark page. The picture has no background of its own.
+// style has the colors for light and dark pages. The picture has no background.
 const style = `<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .small { font-size: 12px; fill: #57606a }
@@ -197,7 +196,7 @@ func (p panel) draw(b *strings.Builder, samples []sample) {
 	}
 }
 
-// roundUp is the next of 1, 2, 5, 10, 20, ...
+// roundUp returns the next number of 1, 2, 5, 10, 20, ...
 func roundUp(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, n := range []float64{1, 2, 5} {

@@ -1,6 +1,6 @@
-// Picture draws what a dashboard of the metrics shows, from figures of a real run: it starts a
+// Picture draws the dashboard of the metrics, with the figures of a real run: it starts a
 // ZooKeeper, works under locks, scrapes itself by HTTP twice a second, cuts the connection for a
-// while, and deletes the node of a holder.
+// while, and deletes a holder's node.
 //
 //	go run ./picture -o ../../docs/dashboard.svg
 package main
@@ -55,7 +55,7 @@ func draw() error {
 	return os.WriteFile(*out, []byte(picture(samples, caption)), 0o644)
 }
 
-// run works, breaks two things, and returns what was scraped.
+// run works, injects two faults, and returns the samples.
 func run(length time.Duration) ([]sample, error) {
 	server, err := realzk.Start(realzk.Options{})
 	if err != nil {
@@ -112,7 +112,7 @@ func run(length time.Duration) ([]sample, error) {
 	}
 }
 
-// breakThings injects the faults in the middle.
+// breakThings cuts the connection for a while, and later deletes a holder's node.
 func breakThings(ctx context.Context, proxy *proxy.Proxy, hand *zk.Conn, length time.Duration) error {
 	wait := func(d time.Duration) {
 		select {
@@ -127,7 +127,7 @@ func breakThings(ctx context.Context, proxy *proxy.Proxy, hand *zk.Conn, length 
 		return err
 	}
 	wait(length/3 - outage)
-	for range 1000 { // until one is met that has not gone meanwhile
+	for range 1000 { // the holder's node may be deleted meanwhile
 		children, _, err := hand.Children(root + "/tree")
 		if err != nil && err != zk.ErrNoNode {
 			return err

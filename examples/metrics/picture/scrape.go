@@ -10,9 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// sample is one scrape.
 type sample struct {
-	at       float64 // seconds since the begin
+	at       float64 // seconds since the beginning
 	families map[string]*dto.MetricFamily
 }
 
@@ -30,8 +29,8 @@ func scrape(url string) (sample, error) {
 	return sample{families: families}, err
 }
 
-// value sums a gauge or a counter, or the observations of a histogram, over all series that have
-// this label; "" takes all.
+// value returns the sum of a gauge or a counter, or of the observations of a histogram, over all
+// series with this label; "" means all series.
 func (s sample) value(name, label string) float64 {
 	sum := 0.0
 	for _, m := range s.families[name].GetMetric() {
@@ -42,7 +41,7 @@ func (s sample) value(name, label string) float64 {
 	return sum
 }
 
-// buckets sums the histogram of all series that have this label.
+// buckets returns the sum of the histograms of all series with this label.
 func (s sample) buckets(name, label string) map[float64]float64 {
 	sum := make(map[float64]float64)
 	for _, m := range s.families[name].GetMetric() {

@@ -1,5 +1,5 @@
-// Package traffic does some work under locks, as a service might. It has no code for metrics: the
-// observers are those of its connection.
+// Package traffic works under locks, as a service might. It has no code for metrics: its connection
+// has the observers.
 package traffic
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 // Run reads and rewrites an index, converts with three permits, and walks a tree, each on several
-// goroutines, until ctx ends.
+// goroutines, until ctx is canceled.
 func Run(ctx context.Context, conn *zklocks.Conn, root string) {
 	index := rwlock.New(conn, root+"/index")
 	jobs := semaphore.New(conn, root+"/jobs", 3)
@@ -26,7 +26,8 @@ func Run(ctx context.Context, conn *zklocks.Conn, root string) {
 		for range goroutines {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					// A worker that gets no lock in time does something else for a while.
+					// A worker that does not acquire the lock in time does something else for a
+					// while.
 					one, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 					if turn(one) != nil {
 						pause(ctx, 50*time.Millisecond)
@@ -55,13 +56,13 @@ func walk(ctx context.Context, tree *reentrant.Mutex, depth int) error {
 	return zklocks.Do(ctx, tree.Lock, func(ctx context.Context, _ *zklocks.Hold) error {
 		pause(ctx, 5*time.Millisecond)
 		if depth > 1 {
-			_ = walk(ctx, tree, depth-1) // its own error is its own
+			_ = walk(ctx, tree, depth-1) // its error does not matter here
 		}
 		return nil
 	})
 }
 
-// pause is work of about that length.
+// pause works for about d.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d/2 + rand.N(d))
 	defer timer.Stop()

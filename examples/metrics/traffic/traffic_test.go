@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// All kinds of locks are held and waited for, through a lost connection, and when the traffic has
-// ended no call waits and nothing is held.
+// All kinds of locks are held and waited for, through a lost connection. When the traffic has
+// ended, no call waits and no lock is held.
 func TestTheTrafficIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
