@@ -1,12 +1,3 @@
-// Package contract is what every recipe promises, as one suite that runs over all of them: in
-// memory, in virtual time (Run), and on real servers, in real time (RunReal).
-//
-// A scenario is a function of a scene: a lock path of its own, clients that come and go, and a
-// witness, which is a client that reads the directory without a lock. When the scenario ends, while
-// its clients are still connected, the queue must have no node left.
-//
-// In memory no time passes except that which a scenario lets pass, so the tests assert that what
-// happens at once takes no time at all. On a real server they allow a margin.
 package contract
 
 import (
@@ -109,6 +100,7 @@ const (
 	unwatches                    // a server that removes watches, from ZooKeeper 3.5 on
 	single                       // a lock by itself: it counts what one directory brings
 	chain                        // a recipe whose waiters each watch a single node ahead
+	inMemory                     // a server to which a test gives what a real one has after years
 )
 
 func (n needs) String() string {
@@ -116,7 +108,7 @@ func (n needs) String() string {
 	for need, text := range map[needs]string{
 		exclusive: "a recipe of which one can hold at a time", alone: "no other test beside it on a real server",
 		restarts: "a server to restart", speaksTLS: "a server that speaks TLS",
-		chain: "a recipe whose waiters each watch a single node", containers: "a server that knows containers", unwatches: "a server that removes watches", single: "a lock by itself",
+		chain: "a recipe whose waiters each watch a single node", containers: "a server that knows containers", unwatches: "a server that removes watches", single: "a lock by itself", inMemory: "the server in memory",
 	} {
 		if n&need != 0 {
 			all = append(all, text)
@@ -127,7 +119,7 @@ func (n needs) String() string {
 }
 
 var suite = slices.Concat(
-	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, names, surroundings, costs, observing, asking,
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, numbers, names, surroundings, costs, observing, asking,
 )
 
 // Run runs the suite over one recipe in memory, each scenario in a bubble of its own.
@@ -153,7 +145,7 @@ func RunReal(t *testing.T, r Recipe) {
 		}
 	}
 	for _, sc := range suite {
-		if sc.fits(r) {
+		if sc.fits(r) && sc.needs&inMemory == 0 {
 			t.Run(sc.name, func(t *testing.T) {
 				if sc.needs&lacks != 0 {
 					t.Skipf("left out on ZooKeeper 3.4: it needs %v", sc.needs&lacks)

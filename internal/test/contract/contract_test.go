@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Every scenario runs at both venues, except those that do not fit a recipe. What each needs is
-// listed here.
+// Every scenario that fits a recipe runs in memory, and most on real servers, too.
 func TestScenariosSayWhatTheyNeed(t *testing.T) {
 	count := map[needs]int{}
 	seen := map[string]bool{}
@@ -24,7 +23,7 @@ func TestScenariosSayWhatTheyNeed(t *testing.T) {
 			t.Errorf("%s has a need without a name", sc.name)
 		}
 	}
-	t.Logf("%d scenarios, all of them in memory and on real servers", len(suite))
+	t.Logf("%d scenarios", len(suite))
 	for _, n := range slices.Sorted(maps.Keys(count)) {
 		if n != 0 {
 			t.Logf("%d need %v", count[n], n)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
@@ -22,6 +23,7 @@ var rights = []scenario{
 	{"a Lock that fails and may not clean up tells both", mayNotCleanUp, 0},
 	{"a list that the server refuses is an error at once", listRefused, 0},
 	{"WithACL is the list of all nodes that are made", listOfAllNodes, 0},
+	{"a quota that is used up is an error at once", quotaUsedUp, 0},
 }
 
 // as connects as a user.
@@ -238,4 +240,25 @@ func listOfAllNodes(s *scene) {
 	if err != zk.ErrNoNode {
 		s.Must(err)
 	}
+}
+
+// quotaUsedUp: with zookeeper.enforceQuota a server refuses nodes, and their bytes, above a quota.
+func quotaUsedUp(s *scene) {
+	const quotaExceeded = -125
+	c := s.behind()
+	s.unlock(c.lock())
+	for _, call := range []lockFunc{c.Lock, c.TryLock, c.Block} {
+		before := c.proxy.Seen(proxy.AnyOp)
+		refusal := c.proxy.Next(proxy.CreateOp, proxy.Answer(quotaExceeded))
+		a := c.begin(call)
+		if err := a.Failed(); !strings.Contains(err.Error(), "quota") {
+			s.Errorf("error %q does not say what is wrong", err)
+		}
+		s.AtOnce("refusing", a.At.Sub(a.Began))
+		if n := c.proxy.Seen(proxy.AnyOp) - before; n > few || !closed(refusal.Fired()) {
+			s.Errorf("%d requests, refused %v", n, closed(refusal.Fired()))
+		}
+		s.EmptyNow()
+	}
+	s.unlock(c.lock())
 }

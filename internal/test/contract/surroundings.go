@@ -118,15 +118,21 @@ func forgedForGood(s *scene) {
 	}
 }
 
+// word returns the kind of a member's name, between its id and its number.
+func (s *scene) word() string {
+	s.Helper()
+	h := s.client().block()
+	name := test.Children(s, s.Witness, s.Dir)[0]
+	s.unlock(h)
+	return name[len("_c_")+36 : len(name)-10] // with the hyphens
+}
+
 // behindTheOwnerless puts nodes into the queue that belong to no session, as an administrator or a
 // restore may leave them. A node with a member's name counts.
 func behindTheOwnerless(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
-	h := s.client().block()
-	name := test.Children(s, s.Witness, s.Dir)[0]
-	word := name[len("_c_")+36 : len(name)-10] // with the hyphen behind the id
-	s.unlock(h)
+	word := s.word()
 	var dead []string
 	for i := range 3 { // more than there are permits
 		path, err := s.Witness.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-00000000000%d%s", s.Dir, i, word), nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))

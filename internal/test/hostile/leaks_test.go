@@ -140,7 +140,7 @@ func (h *hall) watchOnce(holders int) {
 // Waits that are canceled leave nothing: neither those that had queued, nor those whose create was
 // still in flight. Each has a lock value of its own.
 func TestCanceledWaitsLeaveNothing(t *testing.T) {
-	size := setting(t, "CANCELED", 200, 100_000) / len(recipes)
+	size := setting(t, "CANCELED", 200, 100_000) / len(counted())
 	each(t, func(t *testing.T, r recipe) {
 		h := newHall(t, r, session)
 		held, err := r.on(h.witness, h.path).block(t.Context())
@@ -175,7 +175,7 @@ func TestCanceledWaitsLeaveNothing(t *testing.T) {
 // Sessions that expire under a holder, a waiter and a holder that calls no method of its hold leave
 // nothing. The waiter is the same all the time, and queues again each time.
 func TestLostSessionsLeaveNothing(t *testing.T) {
-	size := setting(t, "SESSIONS", 24, 10_000) / len(recipes)
+	size := setting(t, "SESSIONS", 24, 10_000) / len(counted())
 	each(t, func(t *testing.T, r recipe) {
 		h := newHall(t, r, expiring)
 		held, err := r.on(h.witness, h.path).block(t.Context())
@@ -228,7 +228,7 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 // A program may have a lock for each of its customers. Paths that were used once leave nothing: the
 // server removes their nodes, and no watch on them and no memory remains.
 func TestKeysLeaveNothing(t *testing.T) {
-	size := setting(t, "KEYS", 300, 20_000) / (len(recipes) + 1)
+	size := setting(t, "KEYS", 300, 20_000) / (len(counted()) + 1)
 	leaves := func(t *testing.T, r recipe, use func(path string)) {
 		h := newHall(t, r, session)
 		round := 0
@@ -264,7 +264,7 @@ func TestKeysLeaveNothing(t *testing.T) {
 	})
 	t.Run("observe", func(t *testing.T) { // an election without a candidate
 		conn := realzk.Connect(t, session, realzk.Shared(t).Addr())
-		leaves(t, recipe{name: "observe", with: write}, func(path string) {
+		leaves(t, recipe{name: "observe", on: write}, func(path string) {
 			for _, err := range leader.New(locks.On(conn), path).Observe(t.Context()) {
 				must(t, err)
 				break
@@ -283,7 +283,7 @@ const perValue = 1 << 10
 func TestAWaiterCostsLittle(t *testing.T) {
 	each(t, func(t *testing.T, r recipe) { cost(t, r, true) })
 	t.Run("one permit", func(t *testing.T) { cost(t, onePermit, true) })
-	t.Run("read, of one value", func(t *testing.T) { cost(t, recipes[1], false) })
+	t.Run("read, of one value", func(t *testing.T) { cost(t, recipes[0], false) })
 }
 
 // cost measures waiters of one queue, each with a lock value of its own or all with one, beside as

@@ -1,9 +1,6 @@
-// Package hostile runs the locks against hostile surroundings: servers that cannot or do not
-// execute requests, limits, directories whose sequence numbers are nearly used up; and counts what
-// the locks leave behind when they are canceled or lose their sessions over and over.
-//
-// What one connection and one directory suffice for is in the contract. The tests run one after the
-// other: most start servers, and some count what all have.
+// Package hostile counts what the locks leave behind when they are canceled or lose their sessions
+// over and over. The tests run one after the other: they count what the whole process and the
+// shared server have.
 //
 // A little of the counting is part of `go test ./...`. With LEAKS=1 in the environment it is the
 // full size (go run ./internal/test/suite leaks), which these change:

@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// The listing of 20,000 members is larger than the 1 MiB at which clients of other languages end a
+// connection.
+func TestBehindThousands(t *testing.T) {
+	t.Parallel()
+	r := Recipe{Nodes: 1, New: func(conn *zklocks.Conn, path string, _ ...zklocks.Option) Locker {
+		m := reentrant.New(conn, path)
+		return Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
+	}}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { scenario{run: behindThousands}.play(t, v, r) })
+}
+
+func behindThousands(s *scene) {
+	const members, batch = 20_000, 2000
+	word := s.word()
+	s.move(test.Path(s))
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	var ops []any
+	for i := range members {
+		name := fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", s.Dir, i, word)
+		ops = append(ops, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagSequence})
+	}
+	for some := range slices.Chunk(ops, batch) {
+		_, err := s.Witness.Multi(some...)
+		s.Must(err)
+	}
+	line := test.Children(s, s.Witness, s.Dir)
+	if bytes := len(strings.Join(line, "    ")); bytes <= 1<<20 {
+		s.Fatalf("a listing of %d bytes", bytes)
+	}
+	c := s.behind()
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, zklocks.ErrBusy)
+	c.waitsQuietly()
+	s.InLine(members)
+	before := c.proxy.Seen(proxy.AnyOp)
+	a := c.begin(c.Lock)
+	s.InLine(members + s.r.Nodes)
+	for some := range slices.Chunk(line, batch) { // from the front
+		ops = ops[:0]
+		for _, name := range some {
+			ops = append(ops, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+		}
+		_, err := s.Witness.Multi(ops...)
+		s.Must(err)
+	}
+	s.unlock(a.Granted())
+	if n := c.proxy.Seen(proxy.AnyOp) - before; n > 2*few {
+		s.Errorf("%d requests until %d have gone", n, members)
+	}
+}
+
+// A request may be nearly as large as a server takes. One byte of data, or one permit, more is
+// refused before it is sent.
+func TestTheLargestRequest(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	for what, c := range map[string]struct {
+		of          func(conn *zklocks.Conn, n int) zklocks.Locker // a request of n
+		least, most int                                            // the largest n is between the two
+	}{
+		"data": {func(conn *zklocks.Conn, n int) zklocks.Locker {
+			data := zklocks.WithData(make([]byte, n))
+			return zklocks.All(rwlock.New(conn, path+"-a", data), rwlock.New(conn, path+"-b", data))
+		}, 490_000, 500_000},
+		"permits": {func(conn *zklocks.Conn, n int) zklocks.Locker {
+			return semaphore.New(conn, path+"-permits", 20_000).Locker(n)
+		}, 4000, 10_000},
+	} {
+		fits := func(t *testing.T, conn *wire.Conn, n int) bool {
+			hold, err := c.of(locks.On(conn), n).Lock(t.Context())
+			if err == nil {
+				err = hold.Release(t.Context())
+			} else if strings.Contains(err.Error(), "more than a server takes") {
+				return false
+			}
+			if err != nil {
+				t.Fatalf("%s, %d: %v", what, n, err)
+			}
+			return true
+		}
+		largest := 0
+		t.Run(what, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				conn := v.Connect(t, session)
+				largest = sort.Search(c.most, func(n int) bool { return !fits(t, conn, n+1) })
+			})
+		})
+		if largest < c.least || largest >= c.most {
+			t.Errorf("%s: at most %d, not between %d and %d", what, largest, c.least, c.most)
+		}
+		conn := realzk.Connect(t, session)
+		if !fits(t, conn, largest) || fits(t, conn, largest+1) {
+			t.Errorf("%s: a real server takes another number than %d", what, largest)
+		}
+	}
+}
+
+// A member of an ensemble without a quorum may serve reads (readonlymode.enabled). It gives no
+// session to a client that did not ask for this, so it grants nothing, however stale its state is.
+func TestAReadOnlyMember(t *testing.T) {
+	t.Parallel()
+	ensemble := realzk.Cluster(t, 3, realzk.Options{JVM: []string{"-Dreadonlymode.enabled=true"}})
+	left := ensemble.Servers()[0]
+	conn := realzk.Connect(t, 4*time.Second, left.Addr())
+	lock := rwlock.New(locks.On(conn), test.Path(t))
+	hold, err := lock.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range ensemble.Servers()[1:] {
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	test.Eventually(t, soon, "the last member serves reads", func() bool {
+		answer, err := left.Word("isro")
+		return err == nil && answer == "ro"
+	})
+	test.Within(t, soon, "the loss is told", func() { <-hold.Lost() })
+	for _, call := range []lockFunc{lock.Lock, lock.TryLock} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, zklocks.ErrNoAnswer) {
+			t.Errorf("%v, want %v and %v", err, context.DeadlineExceeded, zklocks.ErrNoAnswer)
+		}
+		cancel()
+	}
+	if err := ensemble.Servers()[1].Restart(); err != nil { // two of three are a quorum
+		t.Fatal(err)
+	}
+	if hold, err = lock.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
