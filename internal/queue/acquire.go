@@ -2,7 +2,7 @@ package queue
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
@@ -22,53 +22,135 @@ func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, erro
 // (together.go). The numbers are the steps of doc.go.
 func acquire(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	for {
-		all, err := enqueue(ctx, parts, wait) // 1 create
-		if all != nil {
+		all, at, err := enqueue(ctx, parts, wait) // 1 create
+		if err == nil {
 			if a := parts[0].async; a != nil {
 				a.queued.Store(all[0])
 			}
-			var next turn
-			if next, err = all.waitTurn(ctx, wait); next == granted {
+			if at, err = all.waitTurn(ctx, wait); err == nil {
 				return newGrant(all), nil
 			}
-			err = all.leave(ctx, next, all.canceled(ctx, err)) // no other way out leaves a node behind
 		}
-		if err != nil {
+		if len(parts) > 1 && at != nil {
+			err = at.named(ctx, err)
+		}
+		if all != nil {
+			err = all.leave(ctx, all.canceled(ctx, err)) // no other way out leaves a node behind
+		}
+		if !startsOver(err) {
 			return nil, parts[0].Queue.client.Unreached(ctx, err, time.Time{})
 		}
 	}
 }
 
-// turn is what a step says of the waiter's turn.
+// turn is what a step says of the waiter's turn, if it has no error.
 type turn int
 
 const (
 	pending turn = iota // not decided: go on with the next step
 	granted             // it is the waiter's turn
 	relist              // what the waiter knows does not tell: list again
-	requeue             // the waiter's nodes are gone: start over at the tail
-	failed              // an error says why
 )
 
-// waitTurn waits until the waiter's nodes are granted, gone, or given up.
-func (w *waiter) waitTurn(ctx context.Context, wait bool) (turn, error) {
-	if err := w.usable(); err != nil {
-		return failed, err
+// waiters have nodes that one transaction has created, each in another directory. Nearly always
+// there is one.
+type waiters []*waiter
+
+// waitTurn waits until it is the turn of all: in one queue after the other, since a turn that has
+// come stays (together.go). It returns the queue that an error is of, if it is of one.
+func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
+	var behind waiters
+	for _, w := range all {
+		for _, n := range w.nodes {
+			if err := n.Usable(); err != nil {
+				return w.queue, err
+			}
+		}
+		next := relist
+		if w.shortcut() {
+			next, _ = w.recheck()
+		}
+		if next != granted {
+			behind = append(behind, w)
+		}
 	}
-	if w.shortcut() == granted {
-		return granted, nil
+	for len(behind) > 0 {
+		looks := make([]looked, len(behind)) // side by side
+		var beside sync.WaitGroup
+		for i, w := range behind[1:] {
+			beside.Go(func() { looks[i+1] = w.look(ctx, wait) })
+		}
+		looks[0] = behind[0].look(ctx, wait)
+		beside.Wait()
+		for i, w := range behind {
+			if err := w.await(ctx, wait, looks[i]); err != nil {
+				return w.queue, err
+			}
+			w.ahead.Store(0)
+		}
+		if len(all) == 1 {
+			return nil, nil
+		}
+		var at *Queue
+		var err error
+		if behind, at, err = all.confirm(ctx); err != nil {
+			return at, err
+		}
 	}
-	return w.await(ctx, wait, w.look(ctx, wait))
+	return nil, nil
+}
+
+// confirm is step 5 for several waiters (invariant 1). While one waited for its turn the node of
+// another may have been deleted. behind are those that have to list again: if some listed long ago,
+// these, because the event of a change since then may have been withheld (FirstRecheck). It returns
+// the queue that an error is of, if it is of one.
+func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err error) {
+	for _, w := range all {
+		if time.Since(w.listed) > FirstRecheck {
+			w.limit.forget()
+			behind = append(behind, w)
+		}
+	}
+	if len(behind) > 0 {
+		return behind, nil, nil
+	}
+	var paths []string
+	for _, w := range all {
+		paths = append(paths, w.queue.paths(w.nodes)...)
+	}
+	own, err := all[0].queue.client.WatchNodes(ctx, all[0].sess, "", paths)
+	if err != nil {
+		return nil, nil, Explain(err, "READ on "+paths[0])
+	}
+	for _, w := range all {
+		next, err := relist, w.exists(ctx, own[:len(w.nodes)])
+		own = own[len(w.nodes):]
+		if err == nil {
+			next, err = w.recheck()
+		}
+		if err != nil {
+			return nil, w.queue, err
+		}
+		if next == relist {
+			behind = append(behind, w)
+		}
+	}
+	return behind, nil, nil
 }
 
 // await waits for events, and lists again for as long as it takes another listing.
-func (w *waiter) await(ctx context.Context, wait bool, l looked) (next turn, err error) {
-	for next, err = w.waitOnce(ctx, l); next == relist; next, err = w.waitOnce(ctx, w.look(ctx, wait)) {
+func (w *waiter) await(ctx context.Context, wait bool, l looked) error {
+	for ; ; l = w.look(ctx, wait) {
+		if l.err == nil && l.next == pending {
+			l.next, l.err = w.waitEvent(ctx, l.blockers, l.watches) // 4 wait, 3 compare
+			if l.err == nil && l.next == pending {
+				l.next, l.err = w.recheck() // 5 recheck
+			}
+		}
+		if l.err != nil || l.next == granted {
+			return l.err
+		}
 	}
-	if errors.Is(err, zkclient.ErrOver) || errors.Is(err, errNodeGone) {
-		return requeue, err
-	}
-	return next, err
 }
 
 // looked is what a listing has shown, and the watches that were set.
@@ -81,75 +163,50 @@ type looked struct {
 
 // look lists once and, if that does not grant, sets the watches.
 func (w *waiter) look(ctx context.Context, wait bool) (l looked) {
-	if err := zkclient.Ended(ctx); err != nil {
-		return looked{next: failed, err: err}
-	}
-	l.blockers, l.next, l.err = w.list(ctx) // 2 list
-	b := l.blockers
-	if b == nil {
+	if l.err = zkclient.Ended(ctx); l.err != nil {
 		return l
 	}
-	w.ahead.Store(int64(b.ahead()))
+	if l.blockers, l.err = w.list(ctx); l.blockers == nil { // 2 list
+		l.next = relist
+		return l
+	}
+	ahead := l.blockers.ahead()
+	w.ahead.Store(int64(ahead))
 	switch {
-	case b.clear(): // 3 compare
-		l.next, l.err = w.confirm() // 5 recheck
+	case ahead == 0: // 3 compare
+		l.next, l.err = w.recheck() // 5 recheck
 	case !wait:
-		l.next, l.err = failed, hold.ErrBusy
+		l.err = hold.ErrBusy
 	default:
-		w.tellQueued(b.ahead())
-		l.watches, l.next, l.err = w.watch(ctx, b) // 4 watch
+		w.tellQueued(ahead)
+		l.watches, l.err = w.watch(ctx, l.blockers) // 4 watch
 	}
 	return l
 }
 
-// waitOnce waits for one event.
-func (w *waiter) waitOnce(ctx context.Context, l looked) (turn, error) {
-	if l.next != pending {
-		return l.next, l.err
-	}
-	if next, err := w.waitEvent(ctx, l.blockers, l.watches); next != pending { // 4 wait
-		return next, err
-	}
-	if !l.blockers.clear() || w.own == nil { // 3 compare; without a watch of its own no evidence (invariant 1)
-		return relist, nil
-	}
-	//invariant 1: len(w.own) == len(w.nodes)
-	return w.confirm() // 5 recheck
-}
-
-// confirm is step 5. If the nodes are gone, it adds the reason.
-func (w *waiter) confirm() (turn, error) {
-	switch next := w.recheck(); {
-	case next != requeue:
-		return next, nil
-	case !w.queue.client.In(w.sess):
-		return requeue, zkclient.ErrOver
-	}
-	return requeue, errNodeGone
-}
-
-// recheck comes before every grant. One goroutine reads the connection, and stores each event in
-// its watch before it passes on the next packet. So when the event or the reply that allows the
-// grant has arrived, the watches show all that the server sent before it, and recheck finds what
-// forbids the grant.
-func (w *waiter) recheck() turn {
+// recheck is step 5, which comes before every grant: it returns granted, relist, or an error if the
+// nodes are gone.
+//
+// One goroutine reads the connection, and stores each event in its watch before it passes on the
+// next packet. So when the event or the reply that allows the grant has arrived, the watches show
+// all that the server sent before it, and recheck finds what forbids the grant.
+func (w *waiter) recheck() (turn, error) {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {
-			if !zkclient.Gone(event) {
-				return relist // a client has written into the node, or the watch has ended with its connection
+			if zkclient.Gone(event) {
+				return relist, errNoNode
 			}
-			return requeue
+			return relist, nil // a client has written into the node, or the watch has ended with its connection
 		}
 	}
 	switch client := w.queue.client; {
-	case w.limit.changed():
-		return relist // invariant 8
-	case !client.In(w.sess):
-		return requeue // invariant 2
-	case client.Epoch() != w.epoch:
-		return relist // after a reconnect events may be late: invariants 2 and 11
+	case fired(w.limit.Changed): // invariant 8
+	case !client.In(w.sess): // invariant 2
+		return relist, zkclient.ErrOver
+	case client.Epoch() != w.epoch: // after a reconnect events may be late: invariants 2 and 11
 	case w.lease.Alive() != nil:
-		return relist
+	default:
+		return granted, nil
 	}
-	return granted
+	return relist, nil
 }

@@ -74,9 +74,9 @@ func (x *testQueue) enter() *waiter {
 	}
 	m := &waiter{
 		queue: x.queue, request: Request{Kind: x.kind, Nodes: 1}, sess: sess, epoch: x.queue.client.Epoch(),
-		made: made[0], nodes: made[0].Nodes, lease: x.queue.client.Keep(sess),
+		made: made[0], nodes: made[0].Nodes, lease: x.queue.client.Keep(sess), token: tokenOf(x.queue.client, made),
 	}
-	m.token = waiters{m}.tokenFromReply()
+	m.together = waiters{m}
 	x.Cleanup(m.lease.End)
 	return m
 }
@@ -135,8 +135,8 @@ func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
 		x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
-		if err := m.readToken(t.Context()); err != errNodeGone || m.token != 0 {
-			t.Errorf("token %d, %v, want %v", m.token, err, errNodeGone)
+		if err := m.readToken(t.Context()); err != errNoNode || m.token != 0 {
+			t.Errorf("token %d, %v, want %v", m.token, err, errNoNode)
 		}
 	})
 }
@@ -151,41 +151,42 @@ func TestWhatForbidsAGrant(t *testing.T) {
 		watches bool // it watches its own node; a grant by the reply to the create comes without
 		happen  func(*testQueue, *waiter, *Limit)
 		want    turn
+		gone    error
 	}{
-		"nothing, without a watch": {false, func(*testQueue, *waiter, *Limit) {}, granted},
-		"nothing, with a watch":    {true, func(*testQueue, *waiter, *Limit) {}, granted},
+		"nothing, without a watch": {false, func(*testQueue, *waiter, *Limit) {}, granted, nil},
+		"nothing, with a watch":    {true, func(*testQueue, *waiter, *Limit) {}, granted, nil},
 		"its node is deleted": {true, func(x *testQueue, m *waiter, _ *Limit) {
 			x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
 			x.until("it is told", fired(m.own[0]))
-		}, requeue},
+		}, relist, errNoNode},
 		"a client writes into its node": {true, func(x *testQueue, m *waiter, _ *Limit) {
 			x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
 			x.until("it is told", fired(m.own[0]))
-		}, relist},
+		}, relist, nil},
 		"its session ends": {false, func(x *testQueue, m *waiter, _ *Limit) {
 			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
-		}, requeue},
+		}, relist, zkclient.ErrOver},
 		"the client reconnects": {false, func(x *testQueue, _ *waiter, _ *Limit) {
 			before := x.queue.client.Epoch()
 			x.proxy.Cut()
 			x.until("another connection", func() bool { now := x.queue.client.Epoch(); return now != before })
-		}, relist},
+		}, relist, nil},
 		"its watch ends with the connection": {true, func(x *testQueue, m *waiter, _ *Limit) {
 			x.proxy.Cut()
 			x.until("it is told", fired(m.own[0]))
-		}, relist},
+		}, relist, nil},
 		"the session may have run out": {false, func(x *testQueue, m *waiter, _ *Limit) {
 			x.proxy.Mute()
 			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })
-		}, relist},
+		}, relist, nil},
 		"the limit changes": {true, func(x *testQueue, m *waiter, limit *Limit) {
 			w, err := x.queue.client.Watch(x.Context(), m.sess, x.queue.dir)
 			x.must(nil, err)
 			limit.Changed = w
 			x.must(x.witness.Set(x.queue.dir, []byte("x"), -1))
 			x.until("it is told", fired(w))
-		}, relist},
+		}, relist, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,8 +197,8 @@ func TestWhatForbidsAGrant(t *testing.T) {
 					x.watchesItself(m)
 				}
 				c.happen(x, m, &m.limit)
-				if next := m.recheck(); next != c.want {
-					t.Errorf("%v, want %v", next, c.want)
+				if next, err := m.recheck(); next != c.want || err != c.gone {
+					t.Errorf("%v, %v, want %v, %v", next, err, c.want, c.gone)
 				}
 			})
 		})
@@ -215,8 +216,8 @@ func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 			&zk.DeleteRequest{Path: path, Version: -1},
 			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
 		))
-		if _, _, err := m.listing(t.Context()); !errors.Is(err, errNodeGone) {
-			t.Errorf("%v, want %v", err, errNodeGone)
+		if _, _, err := m.listing(t.Context()); !errors.Is(err, errNoNode) {
+			t.Errorf("%v, want %v", err, errNoNode)
 		}
 	})
 }
@@ -229,12 +230,12 @@ func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 		m := x.enter()
 		m.made.Dir, m.token = &zk.Stat{NumChildren: 1}, 1
 		m.nodes[0].Seq = 1<<31 - 1<<20
-		if next, err := m.waitTurn(t.Context(), false); next != failed || !errors.Is(err, znode.ErrSequence) {
-			t.Errorf("%v, %v, want %v", next, err, znode.ErrSequence)
+		if _, err := m.together.waitTurn(t.Context(), false); !errors.Is(err, znode.ErrSequence) {
+			t.Errorf("%v, want %v", err, znode.ErrSequence)
 		}
 		m.nodes[0].Seq--
-		if next, err := m.waitTurn(t.Context(), false); next != granted || err != nil {
-			t.Errorf("the last number that is good: %v, %v", next, err)
+		if _, err := m.together.waitTurn(t.Context(), false); err != nil {
+			t.Errorf("the last number that is good: %v", err)
 		}
 	})
 }
@@ -252,12 +253,12 @@ func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 		forgotten := 0
 		limit := Limit{Dir: dir.Czxid - 1, Forget: func() { forgotten++ }}
 		m.request.Limit = func(context.Context, int64) (Limit, error) { return limit, nil }
-		if next, err := m.waitOnce(t.Context(), m.look(t.Context(), true)); next != relist || err != nil || forgotten != 1 {
-			t.Errorf("%v, %v; forgotten %d times", next, err, forgotten)
+		if l := m.look(t.Context(), true); l.next != relist || l.err != nil || forgotten != 1 {
+			t.Errorf("%v, %v; forgotten %d times", l.next, l.err, forgotten)
 		}
 		limit.Dir = dir.Czxid
-		if next, err := m.waitOnce(t.Context(), m.look(t.Context(), true)); next != granted || err != nil || forgotten != 1 {
-			t.Errorf("%v, %v for the limit of this directory; forgotten %d times", next, err, forgotten)
+		if l := m.look(t.Context(), true); l.next != granted || l.err != nil || forgotten != 1 {
+			t.Errorf("%v, %v for the limit of this directory; forgotten %d times", l.next, l.err, forgotten)
 		}
 	})
 }
@@ -279,7 +280,7 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 			forgotten := false
 			m.limit = Limit{Dir: c.of, Forget: func() { forgotten = true }}
 			m.made.Dir, m.token = &zk.Stat{NumChildren: 1, Czxid: c.dir}, 1
-			_, err := m.waitTurn(t.Context(), false)
+			_, err := m.together.waitTurn(t.Context(), false)
 			if !errors.Is(err, c.want) || forgotten != (c.want != nil) {
 				t.Errorf("limit of %d, directory %d: %v, want %v; forgotten: %v", c.of, c.dir, err, c.want, forgotten)
 			}

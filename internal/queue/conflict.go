@@ -23,36 +23,19 @@ var modes = [...]struct {
 	waitsFor modeSet
 	// exclusive nodes hold alone: no node ahead of one that holds is waited for by any node behind.
 	exclusive bool
-	// downgrade is how another node may come to stand in the place of a deleted one.
-	downgrade downgrade
-	// touch is whether a waiter writes the directory's data when it creates its node.
-	touch touch
 }{
 	Read:         {waitsFor: set(Write, CuratorWrite)},
-	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, downgrade: announced, touch: touchRequired},
-	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, downgrade: silent, touch: touchRequired},
-	Mutex:        {waitsFor: set(Mutex), exclusive: true, touch: touchOptional},
-	Permit:       {waitsFor: set(Permit), touch: touchOptional},
+	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true},
+	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true},
+	Mutex:        {waitsFor: set(Mutex), exclusive: true},
+	Permit:       {waitsFor: set(Permit)},
 }
 
-// A downgrade replaces a write node by a read node with the same number, in one transaction.
-type downgrade uint8
-
-const (
-	noDowngrade downgrade = iota
-	announced             // the transaction writes into the node first, so its watch reports a change and no deletion
-	silent                // the watch reports a deletion
-)
-
-// A touch writes the directory's data in the transaction that creates a node. Its reply tells how
-// many children there are and the node's czxid, and readers that share a node hear of it.
-type touch uint8
-
-const (
-	noTouch       touch = iota
-	touchOptional       // for the reply alone: a waiter does without it where the right is missing
-	touchRequired       // readers rely on it
-)
+// announced reports whether a waiter of the mode must write the directory's data in the transaction
+// that creates its node, because readers that share a node rely on that. Waiters of other modes but
+// Read do it for the reply, which tells how many children there are and the node's czxid; they do
+// without it where the right is missing.
+func (m Mode) announced() bool { return modes[Read].waitsFor.has(m) }
 
 type modeSet uint8
 
@@ -110,15 +93,16 @@ func (r rule) waitsFor(ahead znode.Node) bool {
 }
 
 // mayBeReplaced (invariant 5) reports whether another node may stand in the place of a deleted one
-// that r waits for. seen says that a watch has reported the deletion.
+// that r waits for: a downgrade replaces a write node by a read node with the same number, in one
+// transaction. seen says that a watch has reported the deletion.
 func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	if !modes[r.mode].waitsFor.has(Read) {
-		return false // the node of a downgraded holder is a read node
+		return false
 	}
-	switch modes[r.names.mode(gone.Kind)].downgrade {
-	case announced:
-		return !seen
-	case silent:
+	switch r.names.mode(gone.Kind) {
+	case Write:
+		return !seen // the transaction writes into the node first, so its watch reports a change and no deletion
+	case CuratorWrite:
 		return true
 	}
 	return false

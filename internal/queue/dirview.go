@@ -35,14 +35,18 @@ type dirView struct {
 
 // view is one listing, and its watch. The methods may be called on nil.
 type view struct {
-	queue   *Queue
-	session int64
+	client  *zkclient.Client
 	epoch   uint64
 	mzxid   int64           // of the directory's data
-	version int32           // of them
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
 	proved  *atomic.Int64   // when a listing or a create has shown last that it is true, since began
+	// check fails if a writer has come since the listing, or the client may not read the directory. It
+	// does not fail in a directory that was deleted, made again and touched by as many writers: of that
+	// an event tells, unless the client might not read the directory when it was deleted. So a reader
+	// lists where the last proof is older than FirstRecheck. One case goes unnoticed: all of that
+	// within the delay, while the client may not read the directory.
+	check *zk.CheckVersionRequest
 }
 
 var began = time.Now() // for durations that fit an atomic value
@@ -64,25 +68,26 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if dir == nil {
 		return
 	}
-	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, version: dir.Version, newest: -1, writers: writers, proved: new(atomic.Int64)}
+	q := w.queue
+	v := &view{client: q.client, epoch: w.epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, proved: new(atomic.Int64)}
+	v.check = &zk.CheckVersionRequest{Path: q.dir, Version: dir.Version}
 	v.prove()
 	d.quiet.Store(d.mzxid.Swap(dir.Mzxid) == dir.Mzxid)
-	reader := w.queue.rule(w.request, Limit{})
 	for _, n := range nodes {
-		if reader.waitsFor(n) {
+		if q.rule(w.request, Limit{}).waitsFor(n) {
 			v.newest = n.Seq
 		}
 	}
 	switch now := d.now.Load(); {
-	case writers != nil:
-		if writers.Stat.Mzxid != dir.Mzxid {
-			v = nil
+	case writers == nil:
+		if now.valid() && now.mzxid == dir.Mzxid {
+			v.writers = now.writers // the watch covers this listing, too
 		}
-		if writers.Stat.Mzxid < dir.Mzxid {
-			writers.Miss() // its event is on the way or withheld
-		}
-	case now.valid() && now.mzxid == dir.Mzxid:
-		v.writers = now.writers // the watch covers this listing, too
+	case writers.Stat.Mzxid < dir.Mzxid:
+		writers.Miss() // its event is on the way or withheld
+		v = nil
+	case writers.Stat.Mzxid > dir.Mzxid:
+		v = nil
 	}
 	d.put(v)
 	w.request.Sharing.queuedAt(w.nodes[0])
@@ -101,11 +106,7 @@ func (d *dirView) put(v *view) {
 // valid reports whether no writer has come since the listing, which came on the present connection.
 // The watch fires when the connection ends.
 func (v *view) valid() bool {
-	if v == nil || v.writers == nil {
-		return false
-	}
-	_, fired := v.writers.Fired()
-	return !fired && v.queue.client.Epoch() == v.epoch
+	return v != nil && v.writers != nil && !fired(v.writers) && v.client.Epoch() == v.epoch
 }
 
 // expires has a view dropped soon after it is not trusted any more, so that a writer of whom no
@@ -138,11 +139,63 @@ func (v *view) trusted() bool {
 	return time.Since(began)-time.Duration(v.proved.Load()) <= FirstRecheck
 }
 
-// check fails if a writer has come since the listing, or the client may not read the directory. It
-// does not fail in a directory that was deleted, made again and touched by as many writers: of that
-// an event tells, unless the client might not read the directory when it was deleted. So a reader
-// lists where the last proof is older than FirstRecheck. One case goes unnoticed: all of that
-// within the delay, while the client may not read the directory.
-func (v *view) check() *zk.CheckVersionRequest {
-	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
+// NodeSharing decides whether other readers of one rwlock.RWMutex may use the node of the first,
+// queued or granted, instead of creating their own. They may, as long as no writer is known to be
+// queued behind the node. Its methods may be called from any goroutine.
+type NodeSharing struct {
+	queue *Queue
+	at    atomic.Int64 // the node's number + 1; 0: the queue behind it has not been looked at yet
+}
+
+// NewSharing returns the sharing of a node that is not yet created.
+func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
+
+func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
+
+// free returns the view that shows no writer behind the node, watched or not; nil if there is none.
+func (s *NodeSharing) free() *view {
+	v := s.queue.view.now.Load()
+	if v == nil || v.newest >= s.at.Load()-1 {
+		return nil
+	}
+	return v
+}
+
+// CanJoin reports whether another reader may use the node. Before the first listing each may: no
+// writer behind the node is known, and readers that wait for the same listing count as coming
+// together.
+func (s *NodeSharing) CanJoin() bool {
+	if s.at.Load() == 0 {
+		return true
+	}
+	if !s.free().valid() {
+		return false
+	}
+	s.queue.view.expires()
+	return true
+}
+
+// Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
+// that EnsureWatch may help.
+func (s *NodeSharing) Unwatched() bool {
+	v := s.free()
+	return v != nil && v.writers == nil
+}
+
+// EnsureWatch sets the watch that the listing has done without. If the directory's data are still
+// those of that listing, no writer has come in between. It reports whether it has asked the server.
+func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
+	v := s.free()
+	if v == nil || v.writers != nil {
+		return false
+	}
+	if w := s.queue.watchWriters(ctx, zkclient.AnySession); w != nil {
+		var now *view
+		if w.Stat.Mzxid == v.mzxid {
+			copied := *v
+			copied.writers, now = w, &copied
+		}
+		s.queue.view.now.CompareAndSwap(v, now)
+	}
+	return true
 }

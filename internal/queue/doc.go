@@ -100,11 +100,10 @@
 //
 // # Files
 //
-// Each calls those below it (internal/test/arch has the few exceptions):
+// Each calls only those below it (internal/test/arch):
 //
-//	async.go      an acquire for several readers
+//	together.go   an acquire of several locks, and one for several readers
 //	acquire.go    the recipe
-//	together.go   several locks
 //	canceled.go   the error of a wait that was canceled
 //	watch.go      step 4, and the timer of a wait
 //	downgrade.go  a write node becomes a read node
@@ -117,8 +116,7 @@
 //	grant.go      what is held
 //	waiter.go     the nodes of a request, steps 1 and 2
 //	shortcut.go   grants without a listing
-//	sharing.go    readers that share a node
-//	dirview.go    what readers know of the queue
+//	dirview.go    what readers know of the queue, and whether they may share a node
 //	queue.go      the directory, and the configuration
 //	identity.go   the data of a node
 //	conflict.go   step 3: which nodes wait for which
@@ -141,7 +139,7 @@
 //
 // internal/test/yields/checks lists the mutexes of all packages in tiers. A goroutine that holds
 // one takes only mutexes of lower tiers, and waits for no request or event while it holds any. The
-// copy of the library that `make explore` runs panics otherwise.
+// copy of the library that `make sim` runs panics otherwise.
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
 // also under a recipe's mutex. So a hook that needs such a mutex runs on a goroutine of its own.

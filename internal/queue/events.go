@@ -16,25 +16,6 @@ import (
 // or Failed; each hold begins with Granted, and ends with Released or Lost. So differences of these
 // counts are gauges. Notifying asks the server for nothing.
 
-// each calls notify for each observer, which calls one of the observer's functions by tell.
-func (q *Queue) each(notify func(observe.Observer)) {
-	for _, o := range q.cfg.Observers {
-		notify(o)
-	}
-}
-
-func tell[E any](observer func(E), event E) {
-	if observer != nil {
-		observer(event)
-	}
-}
-
-// tellRetried reports that the client sends a request of this queue again.
-func (q *Queue) tellRetried(op string, cause error) {
-	event := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
-	q.each(func(o observe.Observer) { tell(o.Retried, event) })
-}
-
 // tellQueued reports, once, that the waiter must wait, and how many nodes must be deleted before
 // its turn comes.
 func (w *waiter) tellQueued(ahead int) {

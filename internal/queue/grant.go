@@ -162,6 +162,13 @@ func (g *Grant) holding(ctx context.Context) (*heldNodes, error) {
 	}
 }
 
+// NoWait is a context that has ended: with it a release begins, and does not wait for the answer.
+var NoWait = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // deleting is what goes on in the background if ctx ends during a release.
 const deleting = "the node is being deleted"
 

@@ -150,13 +150,32 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() error { return e.err }
 
-// Named adds the path of the lock to an error of one of several. A connection that is closed is
-// that of all.
-func (q *Queue) Named(err error) error {
-	if err == nil || errors.Is(err, zkclient.ErrClosed) {
+// named adds the path of the lock to an error of one of several. A connection that is closed, and a
+// ctx that has ended, are those of all.
+func (q *Queue) named(ctx context.Context, err error) error {
+	if errors.Is(err, zkclient.ErrClosed) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", znode.Shown(q.cfg.Path), err)
+}
+
+// each calls notify for each observer, which calls one of the observer's functions by tell.
+func (q *Queue) each(notify func(observe.Observer)) {
+	for _, o := range q.cfg.Observers {
+		notify(o)
+	}
+}
+
+func tell[E any](observer func(E), event E) {
+	if observer != nil {
+		observer(event)
+	}
+}
+
+// tellRetried reports that the client sends a request of this queue again.
+func (q *Queue) tellRetried(op string, cause error) {
+	event := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
+	q.each(func(o observe.Observer) { tell(o.Retried, event) })
 }
 
 // makeDir makes the directory.
@@ -256,12 +275,12 @@ func (l Limit) forget() {
 	}
 }
 
-// changed reports whether the limit is known to have changed.
-func (l Limit) changed() bool {
-	if l.Changed == nil {
+// fired reports whether a watch has fired; nil: there is none.
+func fired(w *zkclient.Watch) bool {
+	if w == nil {
 		return false
 	}
-	_, fired := l.Changed.Fired()
+	_, fired := w.Fired()
 	return fired
 }
 

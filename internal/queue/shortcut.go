@@ -1,5 +1,7 @@
 package queue
 
+import "github.com/zklocks/zklocks/internal/zkclient"
+
 // The shortcuts save requests. Without them a waiter lists, and holds as surely.
 //
 //   - roomInReply: the reply to the create tells how many children the directory has, and all of
@@ -10,28 +12,22 @@ package queue
 //
 // Each ends in the same recheck as a grant by a listing.
 
-// shortcut tries the grants that need no listing; relist says that it takes one.
-func (w *waiter) shortcut() turn {
-	if w.token == 0 {
-		return relist // a listing reads it
-	}
-	if (w.roomInReply() || w.noWriterCached()) && w.recheck() == granted {
-		return granted
-	}
-	return relist
+// shortcut reports whether it is the waiter's turn by what is known without a listing.
+func (w *waiter) shortcut() bool {
+	return w.token != 0 && (w.roomInReply() || w.noWriterCached()) // without a token a listing reads it
 }
 
-// tokenFromReply returns the token that the reply to the create tells: a directory's mzxid, if the
+// tokenOf returns the token that the reply to the create tells: a directory's mzxid, if the
 // transaction has touched one, or the zxid in the header, on a connection where that has been seen
 // to be right; 0 if it tells none.
-func (all waiters) tokenFromReply() int64 {
-	for _, w := range all {
-		if dir := w.made.Dir; dir != nil {
-			return dir.Mzxid
+func tokenOf(client *zkclient.Client, made []zkclient.Claimed) int64 {
+	for _, m := range made {
+		if m.Dir != nil {
+			return m.Dir.Mzxid
 		}
 	}
-	if w := all[0]; w.queue.client.HeaderZxidVerified() {
-		return w.made.Zxid
+	if client.HeaderZxidVerified() {
+		return made[0].Zxid
 	}
 	return 0
 }
@@ -59,12 +55,6 @@ func (w *waiter) noWriterCached() bool {
 	w.noWriter.prove()
 	w.request.Sharing.queuedAt(w.nodes[0])
 	return true
-}
-
-// touches reports whether the transaction that creates the nodes writes the directory's data.
-func (q *Queue) touches(r Request) bool {
-	touch := modes[q.cfg.Names.mode(r.Kind)].touch
-	return touch == touchRequired || touch == touchOptional && !q.untouchable.Load()
 }
 
 // A release marker tells the waiter behind that the deleted node held, so that none was ahead of

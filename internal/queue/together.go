@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -104,7 +104,7 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 			err = errors.New("the lock is given twice")
 		}
 		if err != nil {
-			return nil, p.Queue.Named(err)
+			return nil, p.Queue.named(ctx, err)
 		}
 	}
 	for _, p := range parts {
@@ -112,100 +112,45 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 			continue
 		}
 		if err := p.Ready(ctx, wait); err != nil {
-			return nil, p.Queue.Named(err)
+			return nil, p.Queue.named(ctx, err)
 		}
 	}
 	return acquire(ctx, parts, wait)
 }
 
-// waiters have nodes that one transaction has created, each in another directory.
-type waiters []*waiter
+// An Async is an Acquire on behalf of callers that may come and leave.
+type Async struct {
+	GiveUp func() // ends the wait; a grant that comes nevertheless, or an error, is still delivered
 
-// waitTurn waits until the nodes of all are granted, gone, or given up: in one queue after the
-// other, since a turn that has come stays.
-func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
-	if len(all) == 1 {
-		return all[0].waitTurn(ctx, wait)
-	}
-	var behind waiters
-	var own []string
-	for _, w := range all {
-		if err := w.usable(); err != nil {
-			return failed, w.queue.Named(err)
-		}
-		if w.shortcut() != granted {
-			behind = append(behind, w)
-		}
-		own = append(own, w.queue.paths(w.nodes)...)
-	}
-	for len(behind) > 0 {
-		looks := make([]looked, len(behind))
-		var beside sync.WaitGroup
-		for i, w := range behind {
-			w.beside = own
-			beside.Go(func() { looks[i] = w.look(ctx, wait) })
-		}
-		beside.Wait()
-		for i, w := range behind {
-			if next, err := w.await(ctx, wait, looks[i]); next != granted {
-				if zkclient.Ended(ctx) == nil {
-					err = w.queue.Named(err)
-				}
-				return next, err
-			}
-			w.ahead.Store(0)
-		}
-		if behind = all.old(); len(behind) > 0 {
-			continue
-		}
-		var next turn
-		var err error
-		if behind, next, err = all.confirm(ctx); next != granted {
-			return next, err
-		}
-	}
-	return granted, nil
+	left   chan error // closed when the queue has been left
+	client *zkclient.Client
+	began  time.Time
+	queued atomic.Pointer[waiter] // nil until its nodes are created
 }
 
-// old returns the waiters that listed long ago: the event of a change since then may have been
-// withheld, see FirstRecheck.
-func (all waiters) old() (old waiters) {
-	for _, w := range all {
-		if time.Since(w.listed) > FirstRecheck {
-			w.limit.forget()
-			old = append(old, w)
+// AcquireAsync begins an Async, which passes its result to deliver.
+func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
+	ctx, giveUp := context.WithCancel(context.Background())
+	a := &Async{GiveUp: giveUp, left: make(chan error), client: q.client, began: time.Now()}
+	r.async = a
+	go func() {
+		defer close(a.left)
+		grant, err := q.Acquire(zkclient.Uninterruptible(ctx), r, true)
+		deliver(grant, err)
+		if leaving := (*Leaving)(nil); errors.As(err, &leaving) {
+			<-leaving.Removed
 		}
-	}
-	return old
+	}()
+	return a
 }
 
-// confirm is step 5 for all (invariant 1). While one waited for its turn the node of another may
-// have been deleted. behind are those that have to list again.
-func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err error) {
-	var paths []string
-	for _, w := range all {
-		paths = append(paths, w.queue.paths(w.nodes)...)
+// Canceled is the error of a caller that stops waiting for it because its ctx has ended.
+func (a *Async) Canceled(ctx context.Context) error {
+	if w := a.queued.Load(); w != nil && w.ahead.Load() > 0 {
+		return waiters{w}.canceled(ctx, zkclient.Ended(ctx))
 	}
-	own, err := all[0].queue.client.WatchNodes(ctx, all[0].sess, "", paths)
-	switch {
-	case errors.Is(err, zkclient.ErrOver):
-		return nil, requeue, err
-	case err != nil:
-		return nil, failed, Explain(err, "READ on "+paths[0])
-	}
-	for _, w := range all {
-		next, err := w.exists(ctx, own[:len(w.nodes)])
-		own = own[len(w.nodes):]
-		if next == pending {
-			next, err = w.confirm()
-		}
-		switch next {
-		case granted:
-		case relist:
-			behind = append(behind, w)
-		default:
-			return nil, next, w.queue.Named(err)
-		}
-	}
-	return behind, granted, nil
+	return a.client.Unreached(ctx, zkclient.Ended(ctx), a.began)
 }
+
+// Leaving adds to the error of the caller that has called GiveUp that its nodes are being deleted.
+func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.client.Timeout()} }

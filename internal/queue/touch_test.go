@@ -35,7 +35,7 @@ func TestAClaimTouchesTheDirectory(t *testing.T) {
 				request := Request{Kind: znode.Lock, Nodes: 1}
 				for i := range 3 { // into an empty queue, then behind others
 					before := version()
-					all, err := enqueue(x.Context(), []Part{{Queue: x.queue, Request: request}}, true)
+					all, _, err := enqueue(x.Context(), []Part{{Queue: x.queue, Request: request}}, true)
 					x.must(nil, err)
 					x.Cleanup(all[0].lease.End)
 					if n := version() - before; n != tc.want {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/hashicorp/go-multierror"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -32,8 +31,7 @@ type waiter struct {
 	lease *zkclient.Lease
 	// What a reader knew when its create was sent, which had its check; nil: nothing.
 	noWriter *view
-	// The paths of all nodes that were created together, if there are some in other directories.
-	beside []string
+	together waiters // those whose nodes one transaction has created, itself among them
 
 	own      []*zkclient.Watch // on its nodes, if an event may grant them
 	token    int64             // the czxid of its nodes; 0: not known yet
@@ -45,122 +43,97 @@ type waiter struct {
 	ahead    atomic.Int64      // how many of them have to go before it is its turn
 }
 
-// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be
-// called again if it returns neither waiters nor an error.
-func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
+// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It returns the
+// queue that an error is of, if it is of one.
+func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, error) {
 	client := parts[0].Queue.client
-	if err := tooLarge(parts); err != nil {
-		return nil, err
+	claims, err := claimsOf(parts)
+	if err != nil {
+		return nil, nil, err
 	}
 	sess, err := client.Session(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	epoch := client.Epoch()
-	all := make(waiters, len(parts))
-	claims := make([]zkclient.Claim, len(parts))
 	if !wait { // before a limit makes a node
-		switch q, err := visiblyBusy(ctx, sess, parts); {
-		case errors.Is(err, zkclient.ErrOver):
-			return nil, nil
-		case err != nil:
-			return nil, all.named(ctx, q, err)
+		if q, err := visiblyBusy(ctx, sess, parts); err != nil {
+			return nil, q, err
 		}
 	}
+	all := make(waiters, len(parts))
 	for i, p := range parts {
 		limit, err := p.limit(ctx, sess)
-		switch {
-		case errors.Is(err, zkclient.ErrOver):
-			return nil, nil
-		case err != nil:
-			return nil, all.named(ctx, p.Queue, err)
+		if err != nil {
+			return nil, p.Queue, err
 		}
-		w := &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now()}
-		check := limit.Check
+		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now()}
+		claims[i].Check = limit.Check
 		if p.Sharing != nil {
-			if w.noWriter = p.Queue.view.noWriter(); w.noWriter != nil {
-				check = w.noWriter.check()
+			if v := p.Queue.view.noWriter(); v != nil {
+				all[i].noWriter, claims[i].Check = v, v.check
 			}
 		}
-		all[i], claims[i] = w, p.Queue.claim(p.Request, check)
 	}
 	made, at, err := client.Claim(ctx, sess, claims...)
-	switch {
-	case errors.Is(err, zkclient.ErrOver):
-		return nil, nil
-	case err != nil:
-		return nil, all.named(ctx, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err))
+	if err != nil {
+		return nil, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err)
 	}
-	lease := client.Keep(sess)
+	lease, token := client.Keep(sess), tokenOf(client, made)
 	for i, w := range all {
-		w.made, w.nodes, w.lease = made[i], made[i].Nodes, lease
+		w.made, w.nodes, w.lease, w.token, w.together = made[i], made[i].Nodes, lease, token, all
 	}
-	for _, w := range all {
-		w.token = all.tokenFromReply()
-	}
-	return all, nil
+	return all, nil, nil
 }
 
-// tooLarge refuses what makes a request that no server takes, before anything is created for it.
-func tooLarge(parts []Part) error {
+// claimsOf describes the nodes of all parts. It refuses what makes a request that no server takes,
+// before anything is created for it.
+func claimsOf(parts []Part) ([]zkclient.Claim, error) {
+	claims := make([]zkclient.Claim, len(parts))
 	nodes, size := uint64(0), 0
-	for _, p := range parts {
-		var check *zk.CheckVersionRequest
+	for i, p := range parts {
+		q, mode := p.Queue, p.Queue.cfg.Names.mode(p.Kind)
+		claims[i] = zkclient.Claim{
+			Dir: q.dir, Kind: p.Kind, Nodes: p.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
+			Touch: mode.announced() || mode != Read && !q.untouchable.Load(),
+		}
 		if p.Checked != "" {
-			check = &zk.CheckVersionRequest{Path: p.Checked}
+			claims[i].Check = &zk.CheckVersionRequest{Path: p.Checked}
 		}
-		nodes, size = nodes+uint64(p.Nodes), size+p.Queue.claim(p.Request, check).Size()
+		nodes, size = nodes+uint64(p.Nodes), size+claims[i].Size()
 		if size > zkclient.MaxRequest { // further parts might make more nodes than can be counted
-			return fmt.Errorf("%d nodes make a request of over %d bytes, more than a server takes", nodes, zkclient.MaxRequest)
+			return nil, fmt.Errorf("%d nodes make a request of over %d bytes, more than a server takes", nodes, zkclient.MaxRequest)
 		}
 	}
-	return nil
-}
-
-// named adds to an error of one of several which lock it is of, if it is of one.
-func (all waiters) named(ctx context.Context, q *Queue, err error) error {
-	switch {
-	case len(all) == 1: // the caller does
-		return err
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return err
-	}
-	return q.Named(err)
-}
-
-// claim describes the nodes of a request.
-func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
-	return zkclient.Claim{
-		Dir: q.dir, Kind: r.Kind, Nodes: r.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
-		Touch: q.touches(r), Check: check,
-	}
+	return claims, nil
 }
 
 // refused does something about the server's refusal of an act, after which the waiter is to try
-// again, or returns the error.
+// again, or explains the error.
 func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error {
 	q := w.queue
-	if w.noWriter != nil && (err == zk.ErrBadVersion || err == zk.ErrNoAuth) {
-		w.noWriter.writers.Miss()
-		return nil
-	}
+	announced := q.cfg.Names.mode(w.request.Kind).announced()
 	var unfound *zkclient.Unfound
-	switch touch := modes[q.cfg.Names.mode(w.request.Kind)].touch; {
+	switch right := err == zk.ErrNoAuth; {
+	case w.noWriter != nil && (right || err == zk.ErrBadVersion):
+		w.noWriter.writers.Miss()
 	case errors.As(err, &unfound):
 		return Explain(err, "READ on "+q.dir+", to find a node after a lost reply, which may stay as long as the session")
 	case err == zk.ErrNoNode:
 		w.limit.forget()
-		return q.makeDir(ctx)
-	case err == zk.ErrBadVersion, err == zk.ErrNoAuth && act == zkclient.Checks: // its next reading says which right it takes
+		if err := q.makeDir(ctx); err != nil {
+			return err
+		}
+	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // its next reading says which right it takes
 		w.limit.forget()
-		return nil
-	case err == zk.ErrNoAuth && act == zkclient.Touches && touch == touchOptional:
+	case right && act == zkclient.Touches && !announced:
 		q.untouchable.Store(true)
-		return nil
-	case err == zk.ErrNoAuth && touch == touchRequired:
+	case announced:
 		return Explain(err, "CREATE and WRITE on "+q.dir)
+	default:
+		return Explain(err, "CREATE on "+q.dir)
 	}
-	return Explain(err, "CREATE on "+q.dir)
+	return errNoNode
 }
 
 // visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. A
@@ -186,53 +159,48 @@ func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) 
 	return nil, nil
 }
 
-// usable returns an error if one of the nodes has a number that grants nothing.
-func (w *waiter) usable() error {
-	for _, n := range w.nodes {
-		if err := n.Usable(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// list is step 2. Without blockers the waiter goes on with the turn and the error.
-func (w *waiter) list(ctx context.Context) (*blockers, turn, error) {
+// list is step 2. It returns nil if the queue must be listed again.
+func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	q := w.queue
 	if w.lease.Alive() != nil {
 		if err := q.client.Refresh(ctx, w.sess); err != nil {
-			return nil, failed, err
+			return nil, err
 		}
 	}
 	w.own, w.epoch, w.listed = nil, q.client.Epoch(), time.Now()
 	var err error
 	if w.limit, err = w.request.limit(ctx, w.sess); err != nil {
-		return nil, failed, err
+		return nil, err
 	}
 	nodes, dir, err := w.listing(ctx)
 	switch {
 	case err != nil:
-		return nil, failed, err
+		return nil, err
 	case missing(nodes, w.nodes):
-		return nil, requeue, errNodeGone
+		return nil, errNoNode
 	case w.limit.Dir != 0 && dir.Czxid != w.limit.Dir:
 		w.limit.forget() // invariant 9
-		return nil, relist, nil
+		return nil, nil
 	}
 	//invariant 9: w.limit.Dir == 0 || w.limit.Dir == dir.Czxid
 	if err := w.nodes[0].Alone(nodes); err != nil {
-		return nil, failed, err
+		return nil, err
 	}
 	w.line = len(nodes)
 	b := q.rule(w.request, w.limit).blockers(nodes, w.nodes[0])
 	if b.ahead() > 1 {
 		w.marker = true // a waiter behind may have two ahead, too
 	}
-	return &b, pending, nil
+	return &b, nil
 }
 
-// errNodeGone says that the waiter's nodes are gone, or another session's.
-var errNodeGone = errors.New("its node is gone")
+// errNoNode says that nothing is queued: the waiter's nodes were not created, or they are gone.
+var errNoNode = errors.New("its node is gone")
+
+// startsOver reports whether a waiter queues again, at the tail.
+func startsOver(err error) bool {
+	return errors.Is(err, errNoNode) || errors.Is(err, zkclient.ErrOver)
+}
 
 // listing lists the queue. At the same time it reads the token, if that is not known yet, and
 // watches the directory for writers, if readers may share the node.
@@ -267,11 +235,11 @@ func (w *waiter) readToken(ctx context.Context) error {
 	own, err := w.queue.client.Watch(ctx, w.sess, path)
 	switch {
 	case err == zk.ErrNoNode:
-		return errNodeGone
+		return errNoNode
 	case err != nil:
 		return Explain(err, "READ on "+path)
 	case own.Stat.EphemeralOwner != w.sess:
-		return errNodeGone
+		return errNoNode
 	}
 	w.queue.readable.Store(true)
 	w.token = own.Stat.Czxid
@@ -279,39 +247,35 @@ func (w *waiter) readToken(ctx context.Context) error {
 	return nil
 }
 
-// leave deletes the nodes because of err, and returns what the caller is told: nothing if the
-// waiters start over. It waits for the answer unless the caller's ctx has ended or the nodes go
-// with their session. A deletion that fails is reported together with err.
-func (all waiters) leave(ctx context.Context, next turn, err error) error {
+// leave deletes the nodes because of err, and returns what the caller is told. It waits for the
+// answer unless the caller's ctx has ended or the nodes go with their session. A deletion that fails
+// is reported together with err; not to waiters that start over, whose next listing shows what is
+// left.
+func (all waiters) leave(ctx context.Context, err error) error {
 	removals := make([]zkclient.Removal, len(all))
 	all[0].lease.End() // all have the same
 	for i, w := range all {
 		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
 	}
 	removed := all[0].queue.client.Remove(all[0].sess, removals...)
-	told := err
-	if next == requeue {
-		told = nil
-	}
-	if errors.Is(err, zkclient.ErrOver) || errors.Is(err, zkclient.ErrClosed) {
-		return told
-	}
-	if zkclient.Ended(ctx) != nil && told != nil {
-		return &Leaving{told, removed, all[0].queue.client.Timeout()}
+	switch {
+	case errors.Is(err, zkclient.ErrOver), errors.Is(err, zkclient.ErrClosed):
+		return err
+	case zkclient.Ended(ctx) != nil && !startsOver(err):
+		return &Leaving{err, removed, all[0].queue.client.Timeout()}
 	}
 	select {
 	case left := <-removed:
 		switch left {
 		case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
-			return told
+			return err
 		}
-		if next == requeue {
-			return nil // the next listing shows what is left
+		if !startsOver(err) {
+			return fmt.Errorf("%w; and leaving the queue: %w", err, Explain(left, "DELETE on "+dirs(removals)))
 		}
-		return also(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
 	case <-ctx.Done():
-		return told
 	}
+	return err
 }
 
 // Leaving is the error of a call whose ctx has ended, while its nodes are being deleted.
@@ -330,17 +294,4 @@ func dirs(removals []zkclient.Removal) string {
 		names = append(names, r.Dir)
 	}
 	return strings.Join(names, " and ")
-}
-
-// also adds what went wrong while cleaning up after err.
-func also(err, cleanup error) error {
-	all := multierror.Append(err, cleanup)
-	all.ErrorFormat = func(errs []error) string {
-		text := errs[0].Error()
-		for _, e := range errs[1:] {
-			text += "; and " + e.Error()
-		}
-		return text
-	}
-	return all.ErrorOrNil()
 }

@@ -44,18 +44,22 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 		switch {
 		case rung:
 			watches, next = b.strike(watches)
-			if next == pending && (w.limit.changed() || slices.ContainsFunc(w.own, hasFired)) {
+			if next == pending && (fired(w.limit.Changed) || slices.ContainsFunc(w.own, fired)) {
 				next = relist
 			}
 		case ctx.Err() != nil:
-			next, err = failed, zkclient.Ended(ctx)
+			err = zkclient.Ended(ctx)
 		default:
 			next, err = w.withoutEvent(ctx, b)
 		}
-		if next != pending {
+		if next != pending || err != nil {
 			return next, err
 		}
 	}
+	if !b.clear() || w.own == nil { // without a watch of its own it has no evidence (invariant 1)
+		return relist, nil
+	}
+	//invariant 1: len(w.own) == len(w.nodes)
 	return pending, nil
 }
 
@@ -78,11 +82,6 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	return watches, pending
 }
 
-func hasFired(w *zkclient.Watch) bool {
-	_, fired := w.Fired()
-	return fired
-}
-
 // withoutEvent checks the turn of a waiter that no event has reached for a while, and reads the
 // limit again. It returns pending if the waiter is to wait on: the nearest blocker exists, and a
 // listing of the queue would be large. A waiter for several permits always lists.
@@ -92,7 +91,7 @@ func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 	path := w.queue.path(b.watched[0])
 	switch _, _, err := w.queue.client.Get(ctx, path); {
 	case err == zk.ErrNoAuth:
-		return failed, Explain(err, "READ on "+path)
+		return relist, Explain(err, "READ on "+path)
 	case err == nil && w.line >= largeQueue && w.limit.Changed == nil:
 		return pending, nil
 	}
@@ -101,45 +100,46 @@ func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 
 // watch sets watches with one request: on the blockers and, if an event may grant the waiter's
 // nodes, on these. It returns those on the blockers; nil for one that does not exist.
-func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, turn, error) {
-	q, n := w.queue, len(b.watched)
+func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, error) {
 	marker := ""
 	if b.mayBeMarked() {
-		marker = q.marker
+		marker = w.queue.marker
 	}
-	nodes, beside := b.watched, []string(nil)
+	paths, own := w.queue.paths(b.watched), 0
 	if marker != "" || b.allWatched() { // otherwise no event grants, and the next listing is the evidence
-		nodes = slices.Concat(b.watched, w.nodes)
-		beside = w.beside // the connection keeps these watches: waiters.confirm finds them there
-	}
-	watches, err := q.client.WatchNodes(ctx, w.sess, marker, append(q.paths(nodes), beside...))
-	if err != nil {
-		return nil, failed, Explain(err, "READ on the nodes in "+q.dir)
-	}
-	if own := watches[n:len(nodes)]; len(own) > 0 {
-		if next, err := w.exists(ctx, own); next != pending {
-			return nil, next, err
+		for _, other := range w.together { // the connection keeps their watches: waiters.confirm finds them there
+			if other == w {
+				own = len(paths)
+			}
+			paths = append(paths, other.queue.paths(other.nodes)...)
 		}
 	}
-	return watches[:n], pending, nil
+	watches, err := w.queue.client.WatchNodes(ctx, w.sess, marker, paths)
+	if err != nil {
+		return nil, Explain(err, "READ on the nodes in "+w.queue.dir)
+	}
+	if own > 0 {
+		err = w.exists(ctx, watches[own:own+len(w.nodes)])
+	}
+	return watches[:len(b.watched)], err
 }
 
 // exists takes watches on the waiter's nodes as evidence that these exist (invariant 1).
-func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error) {
+func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) error {
 	if slices.Contains(own, nil) {
-		return requeue, errNodeGone
+		return errNoNode
 	}
 	// A watch whose event the server withholds is no evidence.
 	if !w.queue.readable.Load() {
 		path := w.queue.path(w.nodes[0])
 		switch _, _, err := w.queue.client.Get(ctx, path); {
 		case err == zk.ErrNoNode:
-			return relist, nil
+			return errNoNode
 		case err != nil:
-			return failed, Explain(err, "READ on "+path)
+			return Explain(err, "READ on "+path)
 		}
 		w.queue.readable.Store(true)
 	}
 	w.own = own
-	return pending, nil
+	return nil
 }

@@ -30,10 +30,6 @@ var files = map[string][]string{
 
 // back are the arrows that may run back up, each with the reason.
 var back = map[string]string{
-	"internal/queue: together.go to acquire.go":  "step 5 for each of several locks stands with the other steps",
-	"internal/queue: shortcut.go to acquire.go":  "a shortcut ends in the recheck, step 5",
-	"internal/queue: dirview.go to sharing.go":   "a listing tells the node's sharing what it has seen",
-	"internal/queue: queue.go to events.go":      "New hands on what the client calls when it repeats a request",
 	"internal/zkclient: call.go to client.go":    "whether the session is still the same",
 	"internal/zkclient: call.go to unreached.go": "why a call has had no answer",
 	"internal/hold: state.go to hold.go":         "the end of a grant is the end of its holds",
