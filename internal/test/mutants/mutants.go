@@ -83,7 +83,7 @@ var mutants = []mutant{
 	{
 		name: "count-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "there are fewer permits than the waiter has judged its listing by",
-		old: "limit.changed()", new: "limit.changed() && w.sess == 0",
+		old: "fired(w.limit.Changed)", new: "fired(w.limit.Changed) && w.sess == 0",
 		test: "internal/queue TestWhatForbidsAGrant",
 	},
 	// Invariant 9: the permit count and the directory belong together.
@@ -204,7 +204,7 @@ var mutants = []mutant{
 	{
 		name: "announcement-not-heard", pkg: "internal/queue", in: "view.valid",
 		why: "readers go on joining, and the writer that waits starves",
-		old: "return !fired && ", new: "return (!fired || v.session != 0) && ",
+		old: "!fired(v.writers)", new: "(!fired(v.writers) || v.epoch != 0)",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
 	},
 	{
@@ -297,8 +297,8 @@ var mutants = []mutant{
 	{
 		name: "several-granted-at-the-turn-of-one", pkg: "internal/queue", in: "waiters.waitTurn",
 		why:  "another client holds the second lock",
-		old:  "for i, w := range behind {\n\t\t\tif next",
-		new:  "for i, w := range behind[:1] {\n\t\t\tif next",
+		old:  "for i, w := range behind {",
+		new:  "for i, w := range behind[:1] {",
 		test: ". TestPairsInRandomOrderDoNotDeadlock/at once", world: "together",
 	},
 	// Holding.
