@@ -172,7 +172,7 @@ func (m *RWMutex) read(ctx context.Context, op string, how func(*readSharer, con
 	return m.hold(shared.grant, shared, call), nil
 }
 
-func (m *RWMutex) hold(grant *queue.Grant, by queue.Leaver, call *queue.Call) *zklocks.Hold {
+func (m *RWMutex) hold(grant *queue.Grant, by queue.Leaver, call queue.Call) *zklocks.Hold {
 	h := new(slot.Held[zklocks.Hold])
 	h.Begin(grant, m.queue, by, call)
 	return slot.Put(h)

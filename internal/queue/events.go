@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -60,15 +59,17 @@ func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
 	return observe.KindWrite
 }
 
-// A Call is one call of a recipe that acquires a lock, and then the hold that it returns. It
-// notifies the observers. It is nil if there are none, and its methods do nothing then.
+// A Call is one call of a recipe that acquires a lock, or several, and then the hold that it
+// returns. It notifies the observers of each lock that has some.
 //
 // The events of a hold come one after the other. Its end waits for a downgrade that is under way,
 // which notifies the observers before it is settled.
-type Call struct {
+type Call []*observed
+
+// observed is a call at one lock.
+type observed struct {
 	queue *Queue
 	began time.Time
-	next  *Call // at another lock, if the call is for several
 	lock  observe.LockInfo
 	held  atomic.Pointer[heldLock] // nil: there is no hold yet, or its end was reported
 }
@@ -80,37 +81,34 @@ type heldLock struct {
 }
 
 // Call begins a call. It panics if ctx is nil, as NeedContext does.
-func (q *Queue) Call(ctx context.Context, r Request) *Call {
+func (q *Queue) Call(ctx context.Context, r Request) Call {
 	hold.NeedContext(ctx)
 	if len(q.cfg.Observers) == 0 {
 		return nil
 	}
-	c := &Call{queue: q, began: time.Now(), lock: q.info(r)}
+	c := &observed{queue: q, began: time.Now(), lock: q.info(r)}
 	q.each(func(o observe.Observer) { tell(o.Called, observe.Called{LockInfo: c.lock}) })
-	return c
+	return Call{c}
 }
 
 // Fail ends a call that has failed, and returns its error with the operation and the path.
-func (q *Queue) Fail(c *Call, op string, err error) error {
+func (q *Queue) Fail(call Call, op string, err error) error {
 	err = q.Wrap(op, err)
-	c.failed(err)
+	call.failed(err)
 	return err
 }
 
-func (c *Call) failed(err error) {
-	for ; c != nil; c = c.next {
+func (call Call) failed(err error) {
+	for _, c := range call {
 		event := observe.Failed{LockInfo: c.lock, Waited: time.Since(c.began), Cause: err}
 		c.queue.each(func(o observe.Observer) { tell(o.Failed, event) })
 	}
 }
 
 // granted ends a call that has led to h.
-func (c *Call) granted(h *Hold) {
-	if c == nil {
-		return
-	}
+func (call Call) granted(h *Hold) {
 	joined := h.observed.Swap(true)
-	for ; c != nil; c = c.next {
+	for _, c := range call {
 		now := &heldLock{h.info(c.queue), time.Now()}
 		c.held.Store(now)
 		event := observe.Granted{LockInfo: now.LockInfo, Waited: now.since.Sub(c.began), Joined: joined}
@@ -119,21 +117,18 @@ func (c *Call) granted(h *Hold) {
 }
 
 // ended reports how h has ended: a loss, or the error of its Release.
-func (c *Call) ended(h *Hold, end error) {
-	if c == nil {
-		return
-	}
-	if h.held.Load().pending != nil {
+func (call Call) ended(h *Hold, end error) {
+	if len(call) > 0 && h.held.Load().pending != nil {
 		go func() {
 			h.settled()
-			c.ended(h, end)
+			call.ended(h, end)
 		}()
 		return
 	}
-	for c := c; c != nil; c = c.next {
+	for _, c := range call {
 		was := c.held.Swap(nil)
 		switch {
-		case was == nil:
+		case was == nil: // reported already
 		case errors.Is(end, hold.ErrLost):
 			event := observe.Lost{LockInfo: was.LockInfo, Held: time.Since(was.since), Cause: end}
 			c.queue.each(func(o observe.Observer) { tell(o.Lost, event) })
@@ -144,16 +139,10 @@ func (c *Call) ended(h *Hold, end error) {
 	}
 }
 
-// reportsLeaks reports whether an observer wants to be notified of a hold that is never released.
-func (c *Call) reportsLeaks() bool {
-	leaks := func(o observe.Observer) bool { return o.Leaked != nil }
-	return c != nil && (slices.ContainsFunc(c.queue.cfg.Observers, leaks) || c.next.reportsLeaks())
-}
-
 // leaked reports that the caller has dropped the hold, unless it has ended. It is called by the
 // garbage collector, so it must not end the hold, and must not refer to the caller's Hold.
-func (c *Call) leaked() {
-	for ; c != nil; c = c.next {
+func (call Call) leaked() {
+	for _, c := range call {
 		if was := c.held.Load(); was != nil {
 			event := observe.Leaked{LockInfo: was.LockInfo, Held: time.Since(was.since)}
 			c.queue.each(func(o observe.Observer) { tell(o.Leaked, event) })
@@ -162,25 +151,21 @@ func (c *Call) leaked() {
 }
 
 // downgraded reports that the hold goes on as another in a queue, by the node n.
-func (c *Call) downgraded(q *Queue, n znode.Node) {
-	for c != nil && c.queue != q {
-		c = c.next
+func (call Call) downgraded(q *Queue, n znode.Node) {
+	for _, c := range call {
+		was := c.held.Load()
+		if c.queue != q || was == nil {
+			continue
+		}
+		now := &heldLock{was.LockInfo, time.Now()}
+		now.Kind, now.Node = q.observedKind(n.Kind), n.Name
+		c.held.Store(now)
+		called := now.LockInfo
+		called.Node, called.Token = "", 0
+		q.each(func(o observe.Observer) {
+			tell(o.Released, observe.Released{LockInfo: was.LockInfo, Held: now.since.Sub(was.since)})
+			tell(o.Called, observe.Called{LockInfo: called})
+			tell(o.Granted, observe.Granted{LockInfo: now.LockInfo, Joined: true})
+		})
 	}
-	if c == nil {
-		return
-	}
-	was := c.held.Load()
-	if was == nil {
-		return
-	}
-	now := &heldLock{was.LockInfo, time.Now()}
-	now.Kind, now.Node = q.observedKind(n.Kind), n.Name
-	c.held.Store(now)
-	called := now.LockInfo
-	called.Node, called.Token = "", 0
-	q.each(func(o observe.Observer) {
-		tell(o.Released, observe.Released{LockInfo: was.LockInfo, Held: now.since.Sub(was.since)})
-		tell(o.Called, observe.Called{LockInfo: called})
-		tell(o.Granted, observe.Granted{LockInfo: now.LockInfo, Joined: true})
-	})
 }

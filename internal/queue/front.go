@@ -42,7 +42,7 @@ func (q *Queue) First(ctx context.Context) (Member, error) {
 		epoch := q.client.Epoch()
 		m, err := q.firstIn(ctx, sess)
 		switch {
-		case errors.Is(err, zkclient.ErrOver):
+		case err == zk.ErrNoNode, errors.Is(err, zkclient.ErrOver):
 		case err != nil:
 			return Member{}, q.client.Unreached(ctx, err, time.Time{})
 		case q.client.Epoch() == epoch: // otherwise another server may have answered the read
@@ -51,24 +51,20 @@ func (q *Queue) First(ctx context.Context) (Member, error) {
 	}
 }
 
+// firstIn returns zk.ErrNoNode if the first member has left before it was read.
 func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 	if err := q.client.Barrier(ctx, sess); err != nil {
 		return Member{}, err
 	}
-	for {
-		nodes, _, err := q.list(ctx, sess)
-		if err != nil || len(nodes) == 0 {
-			return Member{}, err
-		}
-		data, stat, err := q.client.Get(ctx, q.path(nodes[0]))
-		switch err {
-		case nil:
-			return q.holder(nodes[0], data, stat), nil
-		case zk.ErrNoNode: // it has left since the listing
-		default:
-			return Member{}, Explain(err, "READ on "+q.path(nodes[0]))
-		}
+	nodes, _, err := q.list(ctx, sess)
+	if err != nil || len(nodes) == 0 {
+		return Member{}, err
 	}
+	data, stat, err := q.client.Get(ctx, q.path(nodes[0]))
+	if err != nil {
+		return Member{}, Explain(err, "READ on "+q.path(nodes[0]))
+	}
+	return q.holder(nodes[0], data, stat), nil
 }
 
 // holder describes the first node.
@@ -123,13 +119,17 @@ func (f *follower) tell(front Front) {
 	f.stopped = !f.yield(front)
 }
 
-// reading returns the context for the reading of the next Front, which ends with known and when the
-// last one may not stay current.
-func (f *follower) reading(known context.Context) (context.Context, context.CancelFunc) {
-	if f.until.IsZero() {
-		return context.WithCancel(known)
+// reads calls read, with a context that ends with known and when the last Front may not stay
+// current. late says that it has ended first: the members may come and go faster than they are read,
+// or the server be overloaded.
+func (f *follower) reads(known context.Context, read func(context.Context) error) (late bool, err error) {
+	ctx, stop := known, context.CancelFunc(func() {})
+	if !f.until.IsZero() {
+		ctx, stop = context.WithDeadline(known, f.until)
 	}
-	return context.WithDeadline(known, f.until)
+	defer stop()
+	err = read(ctx)
+	return ctx.Err() != nil, err
 }
 
 // follow follows on one connection. It returns nil when that is over or too quiet.
@@ -167,28 +167,25 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 	}()
 	for !f.stopped {
-		reading, stop := f.reading(known)
-		m, watch, err = f.queue.watchFirst(reading, sess)
-		late := reading.Err() != nil
-		stop()
+		late, err := f.reads(known, func(ctx context.Context) (err error) {
+			m, watch, err = f.queue.watchFirst(ctx, sess)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return zkclient.Ended(ctx)
 		case known.Err() != nil, errors.Is(err, zkclient.ErrOver):
 			return nil
-		case late: // the members may come and go faster than they are read, or the server be overloaded
+		case late:
 			f.tell(Front{Member: f.last.Member})
 			continue
 		case err == zk.ErrNoNode: // it has left since the listing
 			continue
 		case err != nil:
 			return err
-		}
-		_, fired := watch.Fired()
-		switch {
 		case !client.Up(sess), client.Epoch() != epoch, lease.Alive() != nil:
 			return nil
-		case fired:
+		case fired(watch):
 			continue
 		}
 		until := lease.Deadline()
@@ -196,7 +193,7 @@ func (f *follower) follow(ctx context.Context) error {
 		if f.stopped {
 			return nil
 		}
-		if _, fired := watch.Fired(); fired { // and yield may have taken long
+		if fired(watch) { // and yield may have taken long
 			f.until = until
 			continue
 		}
@@ -212,20 +209,20 @@ func (f *follower) follow(ctx context.Context) error {
 // node, or the directory of an empty queue. So wait also reads it, ever more seldom.
 func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, watch *zkclient.Watch) error {
 	for delay := FirstRecheck; ; delay *= 2 {
-		fired := wire.Wait(ctx, time.After(delay), watch)
+		rung := wire.Wait(ctx, time.After(delay), watch)
 		f.until = lease.Deadline()
-		if fired || ctx.Err() != nil {
+		if rung || ctx.Err() != nil {
 			return nil
 		}
-		checking, stop := f.reading(ctx)
-		same, err := f.queue.isFirst(checking, sess, f.last.Member.Path, watch)
-		late := checking.Err() != nil
-		stop()
-		_, fired = watch.Fired()
+		same := false
+		late, err := f.reads(ctx, func(ctx context.Context) (err error) {
+			same, err = f.queue.isFirst(ctx, sess, f.last.Member.Path, watch)
+			return err
+		})
 		switch {
-		case fired:
+		case fired(watch):
 			return nil
-		case late: // the server is overloaded: the heartbeats say that the event is not on its way
+		case late: // the heartbeats say that no event is on its way
 		case !same || err != nil:
 			watch.Miss()
 			return err
@@ -259,31 +256,24 @@ func pzxid(dir *zk.Stat) int64 {
 // the member has left before it was read, or a child has come or gone since the watch was set.
 func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.Watch, error) {
 	nodes, _, err := q.list(ctx, sess)
-	if err == nil && len(nodes) == 0 {
-		var empty *zkclient.Watch
-		if empty, err = q.client.WatchChildren(ctx, sess, q.dir); err != nil {
-			return Member{}, nil, Explain(err, "READ on "+q.dir)
-		}
-		var dir *zk.Stat
-		nodes, dir, err = q.list(ctx, sess) // a member may have come before the watch was set
-		switch {
-		case err != nil, len(nodes) > 0:
-		case pzxid(dir) != pzxid(empty.Stat):
-			empty.Miss()
-			return Member{}, nil, zk.ErrNoNode
-		default:
-			return Member{}, empty, nil
-		}
-	}
 	if err != nil {
 		return Member{}, nil, err
 	}
-	watch, err := q.client.Watch(ctx, sess, q.path(nodes[0]))
-	switch err {
-	case nil:
-		return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
-	case zk.ErrNoNode:
-		return Member{}, nil, err
+	if len(nodes) == 0 {
+		empty, err := q.client.WatchChildren(ctx, sess, q.dir)
+		if err != nil {
+			return Member{}, nil, Explain(err, "READ on "+q.dir)
+		}
+		same, err := q.isFirst(ctx, sess, "", empty) // a member may have come before the watch was set
+		if same || err != nil {
+			return Member{}, empty, err
+		}
+		empty.Miss()
+		return Member{}, nil, zk.ErrNoNode
 	}
-	return Member{}, nil, Explain(err, "READ on "+q.path(nodes[0]))
+	watch, err := q.client.Watch(ctx, sess, q.path(nodes[0]))
+	if err != nil {
+		return Member{}, nil, Explain(err, "READ on "+q.path(nodes[0]))
+	}
+	return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
 }

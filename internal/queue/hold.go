@@ -19,7 +19,7 @@ type Hold struct {
 	in     *Queue // whose nodes the hold has; nil: it has the nodes in all queues, of several locks
 	state  hold.Hold
 	leaver Leaver
-	call   *Call
+	call   Call
 }
 
 // A Leaver is what a recipe knows of the holds on a grant that it counts.
@@ -45,10 +45,10 @@ type Owner interface {
 
 // Begin begins a hold on the nodes of g in a queue, to which a call has led. leaver is nil for the
 // only hold, which deletes the nodes.
-func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call *Call) {
+func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call Call) {
 	h.Grant, h.in, h.leaver, h.call = g, in, leaver, call
 	h.state.Begin(&g.state)
-	if call == nil {
+	if len(call) == 0 {
 		return
 	}
 	call.granted(h)
@@ -134,7 +134,16 @@ func (h *Hold) Info() observe.LockInfo {
 }
 
 // ReportsLeaks reports whether an observer wants to be notified if the hold is never released.
-func (h *Hold) ReportsLeaks() bool { return h.call.reportsLeaks() }
+func (h *Hold) ReportsLeaks() bool {
+	for _, c := range h.call {
+		for _, o := range c.queue.cfg.Observers {
+			if o.Leaked != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Leaked returns a function that reports that the caller has dropped the hold, unless it has ended.
 // The garbage collector calls it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -50,20 +49,19 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 	}
 }
 
-// requests are the channels of ReleaseRequested of a grant: for its nodes in each queue, and for
-// holds on several locks, with the key nil.
-type requests map[*Queue]*request
+// requests are whether a release of a grant was requested: of its nodes in each queue, and, with the
+// key nil, of any of them, for holds on several locks.
+type requests map[*Queue]request
 
-// A request is whether a release was requested.
+// A request is a context that ends when it is made.
 type request struct {
-	asked chan struct{} // closed when it was
-	told  atomic.Bool   // asked is closed, or about to be
+	context.Context
+	tell context.CancelFunc
 }
 
-func (r *request) tell() {
-	if !r.told.Swap(true) {
-		close(r.asked)
-	}
+func newRequest() (r request) {
+	r.Context, r.tell = context.WithCancel(context.Background())
+	return r
 }
 
 // ReleaseRequested returns a channel that is closed when the first of the hold's nodes contains a
@@ -73,9 +71,9 @@ func (r *request) tell() {
 func (h *Hold) ReleaseRequested() <-chan struct{} {
 	if h.requests.Load() == nil {
 		nodes := h.held.Load().first()
-		all := requests{nil: {asked: make(chan struct{})}}
+		all := requests{nil: newRequest()}
 		for _, n := range h.granted.first() {
-			all[n.queue] = &request{asked: make(chan struct{})}
+			all[n.queue] = newRequest()
 		}
 		if h.requests.CompareAndSwap(nil, &all) {
 			for _, n := range nodes {
@@ -83,7 +81,7 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 			}
 		}
 	}
-	return (*h.requests.Load())[h.in].asked
+	return (*h.requests.Load())[h.in].Done()
 }
 
 // requested notifies the holds of a request to the node in a queue.
@@ -97,7 +95,7 @@ func (g *Grant) requested(q *Queue) {
 // is gone. What the holder writes itself, in a downgrade, is not a request.
 func (g *Grant) watchRequest(n nodeRef) {
 	parent, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	defer cancel() // or the hold would keep ctx
 	ctx := g.self.Context(parent)
 	for ctx.Err() == nil {
 		w, err := g.client.Watch(ctx, g.sess, n.path())

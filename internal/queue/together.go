@@ -63,18 +63,14 @@ func pathsOf(parts []Part) string {
 // Together begins a hold on the nodes of several parts, which are granted together, or none of them
 // is. wait is false for a call that is not to wait; op is what errors call it.
 func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool) error {
-	var calls *Call
-	last := &calls
+	var call Call
 	for _, p := range parts {
-		if c := p.Queue.Call(ctx, p.Request); c != nil {
-			*last = c
-			last = &c.next
-		}
+		call = append(call, p.Queue.Call(ctx, p.Request)...)
 	}
 	g, err := together(ctx, parts, wait)
 	if err != nil {
 		err = nameAll(op, pathsOf(parts), err)
-		calls.failed(err)
+		call.failed(err)
 		return err
 	}
 	g.paths = pathsOf(parts)
@@ -84,7 +80,7 @@ func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool)
 			all[i] = p.Own(g)
 		}
 	}
-	h.Begin(g, nil, all, calls)
+	h.Begin(g, nil, all, call)
 	return nil
 }
 
