@@ -57,7 +57,8 @@ const (
 type waiters []*waiter
 
 // waitTurn waits until it is the turn of all: in one queue after the other, since a turn that has
-// come stays (together.go). It returns the queue that an error is of, if it is of one.
+// come stays (together.go). With an error that concerns one of several locks it returns the queue
+// of that lock.
 func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
 	var behind waiters
 	for _, w := range all {
@@ -102,8 +103,8 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
 
 // confirm is step 5 for several waiters (invariant 1). While one waited for its turn the node of
 // another may have been deleted. behind are those that have to list again: if some listed long ago,
-// these, because the event of a change since then may have been withheld (FirstRecheck). It returns
-// the queue that an error is of, if it is of one.
+// these, because the server may have withheld the event of a change since then (FirstRecheck). For
+// the queue that it returns see waitTurn.
 func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err error) {
 	for _, w := range all {
 		if time.Since(w.listed) > FirstRecheck {

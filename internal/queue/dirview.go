@@ -41,11 +41,11 @@ type view struct {
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
 	proved  *atomic.Int64   // when a listing or a create has shown last that it is true, since began
-	// check fails if a writer has come since the listing, or the client may not read the directory. It
-	// does not fail in a directory that was deleted, made again and touched by as many writers: of that
-	// an event tells, unless the client might not read the directory when it was deleted. So a reader
-	// lists where the last proof is older than FirstRecheck. One case goes unnoticed: all of that
-	// within the delay, while the client may not read the directory.
+	// check fails if a writer has come since the listing, or the client may not read the directory.
+	// It does not fail in a directory that was deleted, created again and touched by as many
+	// writers. The deletion fires the watch, unless the server withholds the event because the
+	// client may not read the directory. So a reader lists if the last proof is older than
+	// FirstRecheck. If all of that happens within FirstRecheck, a reader may hold with a writer.
 	check *zk.CheckVersionRequest
 }
 
@@ -93,7 +93,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	w.request.Sharing.queuedAt(w.nodes[0])
 }
 
-// put stores a view. One that is valid is replaced only by another that is.
+// put stores a view. Only a valid view replaces a valid view.
 func (d *dirView) put(v *view) {
 	for {
 		now := d.now.Load()

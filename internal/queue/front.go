@@ -119,9 +119,9 @@ func (f *follower) tell(front Front) {
 	f.stopped = !f.yield(front)
 }
 
-// reads calls read, with a context that ends with known and when the last Front may not stay
-// current. late says that it has ended first: the members may come and go faster than they are read,
-// or the server be overloaded.
+// reads calls read with a context that ends with known, or when the last Front may no longer be
+// current. late reports that the context has ended: members may come and go faster than they are
+// read, or the server may be overloaded.
 func (f *follower) reads(known context.Context, read func(context.Context) error) (late bool, err error) {
 	ctx, stop := known, context.CancelFunc(func() {})
 	if !f.until.IsZero() {

@@ -49,8 +49,8 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 	}
 }
 
-// requests are whether a release of a grant was requested: of its nodes in each queue, and, with the
-// key nil, of any of them, for holds on several locks.
+// requests are whether a release of a grant was requested, by queue. The key nil is for holds on
+// several locks: a request in any of the queues.
 type requests map[*Queue]request
 
 // A request is a context that ends when it is made.

@@ -43,8 +43,8 @@ type waiter struct {
 	ahead    atomic.Int64      // how many of them have to go before it is its turn
 }
 
-// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It returns the
-// queue that an error is of, if it is of one.
+// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. With an error
+// that concerns one of several locks it returns the queue of that lock.
 func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, error) {
 	client := parts[0].Queue.client
 	claims, err := claimsOf(parts)
@@ -247,10 +247,10 @@ func (w *waiter) readToken(ctx context.Context) error {
 	return nil
 }
 
-// leave deletes the nodes because of err, and returns what the caller is told. It waits for the
-// answer unless the caller's ctx has ended or the nodes go with their session. A deletion that fails
-// is reported together with err; not to waiters that start over, whose next listing shows what is
-// left.
+// leave deletes the nodes because of err, and returns the error for the caller. It waits for the
+// answer, unless ctx has ended or the session is over, with which the server deletes the nodes. The
+// error of a deletion is added to err, unless the waiters start over: then their next listing shows
+// what is left.
 func (all waiters) leave(ctx context.Context, err error) error {
 	removals := make([]zkclient.Removal, len(all))
 	all[0].lease.End() // all have the same
