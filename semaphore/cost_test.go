@@ -114,16 +114,13 @@ func measureCycles(s *contract.Stage, permits, processes int, length func(*rand.
 		}
 		return total, lists, notifications
 	}
-	time.Sleep(5 * time.Second) // virtual: the first jobs have left the queue
+	time.Sleep(2 * time.Second) // virtual: the first jobs have left the queue
 	enter(0)
 	mu.Lock()
 	idle, cycles = 0, 0
 	mu.Unlock()
 	total, lists, notifications := requests()
-	measured := 10 * time.Second
-	if permits > 10 {
-		measured = 2 * time.Second // as many cycles
-	}
+	measured := 3 * time.Second
 	time.Sleep(measured) // virtual
 	enter(0)
 	close(ends)
