@@ -59,6 +59,10 @@ type Recipe struct {
 	Marks     bool // in a long line a release has a mark
 	Requests  int  // of an uncontended Lock and Release
 	Behind    int  // of one that waits for the holder alone
+
+	// OwnServers has it play on real servers, too, what needs one of its own. Such a scenario is
+	// about the connection, and one recipe is enough: the others play it in memory.
+	OwnServers bool
 }
 
 // named is what its errors call the lock at a path.
@@ -145,7 +149,7 @@ func RunReal(t *testing.T, r Recipe) {
 		}
 	}
 	for _, sc := range suite {
-		if sc.fits(r) && sc.needs&inMemory == 0 {
+		if sc.fits(r) && sc.needs&inMemory == 0 && (sc.needs&(restarts|speaksTLS) == 0 || r.OwnServers) {
 			t.Run(sc.name, func(t *testing.T) {
 				if sc.needs&lacks != 0 {
 					t.Skipf("left out on ZooKeeper 3.4: it needs %v", sc.needs&lacks)

@@ -102,7 +102,7 @@ func idleGoes(s *scene) {
 // vanishing deletes the directory from another client whenever it is empty, as the server does with
 // containers, but as often as possible.
 func vanishing(s *scene) {
-	const rounds = 50
+	const rounds = 20
 	clients := []*client{s.client(), s.client(), s.client(), s.client()} // in memory no time passes beside the reaper
 	stop := make(chan struct{})
 	var all, reaper sync.WaitGroup
