@@ -14,6 +14,5 @@
 //
 // What it cannot show: faults that meet each other and goroutines that interleave
 // (internal/test/explore), every order of events (the model in internal/queue), how long a loss
-// takes on real machines (internal/test/takeover), that nothing grows over time
-// (internal/test/hostile).
+// takes on real machines and that nothing grows over time (internal/test/soak).
 package contract

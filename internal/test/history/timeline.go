@@ -74,11 +74,16 @@ func Timeline(title string, at int64, holds, marked []Hold, events []Event) stri
 	}
 	slices.SortStableFunc(more, byTime)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\t... %d lines of holds before", title, before)
+	b.WriteString(title)
+	if before > 0 {
+		fmt.Fprintf(&b, "\n\t... %d lines of holds before", before)
+	}
 	for _, l := range more {
 		fmt.Fprintf(&b, "\n\t%12.6fs %s", time.Duration(l.at-at).Seconds(), l.text)
 	}
-	fmt.Fprintf(&b, "\n\t... %d lines of holds behind", behind)
+	if behind > 0 {
+		fmt.Fprintf(&b, "\n\t... %d lines of holds behind", behind)
+	}
 	return b.String()
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // job is the order to one process of a hammer. Process and parent exchange lines: the process sends
@@ -85,16 +84,8 @@ func (o *outcome) count(what string, n int64) {
 	o.Tally[what] += n
 }
 
-// obey runs one process. It returns the exit code.
-func (j *job) obey() int {
-	if err := j.work(realzk.Lines()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func (j *job) work(lines <-chan string) error {
+// obey runs one process.
+func (j *job) obey(lines <-chan string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := zklocks.Connect(ctx, j.Servers, j.Session)

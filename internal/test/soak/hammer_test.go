@@ -470,7 +470,8 @@ func (h *hammer) timeline(f finding, byPath map[string][]history.Hold) string {
 			}
 		}
 	}
-	clients := []string{"", f.path}
+	client, _, _ := strings.Cut(f.who, ".")
+	clients := []string{"", f.path, client}
 	for _, hold := range holds {
 		clients = append(clients, processOf(hold))
 	}

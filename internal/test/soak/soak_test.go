@@ -1,7 +1,7 @@
 package soak
 
 import (
-	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -18,19 +18,28 @@ const childEnv = "SOAK_CHILD"
 
 // order is one of these.
 type order struct {
-	Job *job
+	Job       *job
+	Candidate *candidacy
 }
 
 func TestMain(m *testing.M) {
 	var o order
 	if realzk.Ordered(childEnv, &o) {
-		os.Exit(o.obey())
+		if err := o.obey(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
-	flag.Parse()
 	leaks.Main(m)
 }
 
-func (o order) obey() int { return o.Job.obey() }
+func (o order) obey() error {
+	if o.Candidate != nil {
+		return o.Candidate.obey()
+	}
+	return o.Job.obey(realzk.Lines())
+}
 
 // patience limits steps that take seconds: only a hanging test reaches it.
 const patience = time.Minute
@@ -86,8 +95,11 @@ func TestSoak(t *testing.T) {
 		name string
 		run  func(*testing.T, options)
 	}{
+		{"leaks", leaksNothing}, // first: it counts what the process has
 		{"hammer", hammers},
 		{"lost", losesReplies},
+		{"takeover", takeovers},
+		{"failover", failovers},
 	} {
 		if o := fromEnv(t); o.short() || o.Kind == k.name {
 			found = true

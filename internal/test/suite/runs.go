@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/zklocks/zklocks/internal/test/yields"
 )
@@ -22,8 +21,6 @@ type run struct {
 	name, what string
 	test       []string // arguments of go test
 	simulated  bool     // needs no ZooKeeper; goroutines of the library yield at random
-	peers      []string // arguments of scripts/peers.sh; nil: no peer is needed
-	env        []string
 	options    []option
 	before     func(ctx context.Context) error // may be nil
 }
@@ -51,7 +48,7 @@ var runs = []run{
 		name: "soak", what: "lock on real servers and in real processes, while all of them break; go doc ./internal/test/soak has the kinds",
 		test: []string{"-v", "-timeout", "0", "-run", "TestSoak$", "./internal/test/soak"},
 		options: []option{
-			{"kind", "SOAK_KIND", "hammer", "hammer or lost"},
+			{"kind", "SOAK_KIND", "hammer", "hammer, lost, takeover, failover (which installs etcd) or leaks"},
 			{"for", "SOAK_FOR", "1m", "how long"},
 			{"seed", "SOAK_SEED", "", "of the random choices"},
 			{"servers", "SOAK_SERVERS", "", "one server, or three (default 3)"},
@@ -62,19 +59,12 @@ var runs = []run{
 			{"goroutines", "SOAK_GOROUTINES", "", "hammer: in each process (64)"},
 			{"race", "", "false", "with the race detector"},
 		},
-	},
-	{
-		name: "takeover", what: "cut holders off in every way: each must be notified before the next caller holds; times are printed",
-		test: []string{"-v", "-timeout", "60m", "./internal/test/takeover"}, env: []string{"TAKEOVER=1"},
-	},
-	{
-		name: "failover", what: "measure how long there is no leader, killed or resigned, next to Curator's LeaderLatch and etcd",
-		test: []string{"-v", "-timeout", "60m", "-run", "TestFailover", "./internal/test/failover"}, peers: []string{"etcd"},
-		options: []option{{"rounds", "FAILOVER", "20", "how many"}},
-	},
-	{
-		name: "leaks", what: "100,000 canceled waits and 10,000 lost sessions: memory, goroutines, watches and nodes stay flat",
-		test: []string{"-v", "-timeout", "120m", "-run", "Leave|Waiter|Meter", "./internal/test/hostile"}, env: []string{"LEAKS=1"},
+		before: func(ctx context.Context) error {
+			if os.Getenv("SOAK_KIND") != "failover" {
+				return nil
+			}
+			return command(ctx, os.Stderr, "scripts/peers.sh", "etcd")
+		},
 	},
 	{
 		name: "differ", what: "play random sequences of requests on the server in memory and on a real one, and compare",
@@ -188,15 +178,6 @@ func (r run) run(ctx context.Context, out io.Writer, more []string) error {
 		if err := command(ctx, os.Stderr, "scripts/zookeeper.sh"); err != nil {
 			return err
 		}
-	}
-	if r.peers != nil {
-		if err := command(ctx, os.Stderr, "scripts/peers.sh", r.peers...); err != nil {
-			return err
-		}
-	}
-	for _, v := range r.env {
-		name, value, _ := strings.Cut(v, "=")
-		os.Setenv(name, value)
 	}
 	if r.before != nil {
 		if err := r.before(ctx); err != nil {

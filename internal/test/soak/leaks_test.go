@@ -1,0 +1,464 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// expiring is the timeout of sessions that are ended on purpose. Now and then the client resumes a
+// session that is just being closed, where the server does not answer it any more; it notices after
+// two thirds of the timeout.
+const expiring = 6 * time.Second
+
+var open = zk.WorldACL(zk.PermAll)
+
+// measured is a recipe whose waiters are counted.
+type measured struct {
+	name    string
+	below   string // the directory of the queue, below the lock's path
+	stored  string // what the node at the path holds, if the directory is below it
+	nodes   int    // of one lock
+	watches int    // of a waiter behind one holder: on nodes, on the number of permits, on the directory
+	shared  bool   // lock does not make lock wait, and the holds of one value have one node
+	// on returns the calls of one value; block makes lock wait.
+	on func(c *zklocks.Conn, path string) (lock, block acquire)
+}
+
+var allMeasured = []measured{
+	{name: "write", nodes: 1, watches: 2, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
+		m := rwlock.New(c, path)
+		return m.Lock, m.Lock
+	}},
+	{name: "read", nodes: 1, watches: 2, shared: true, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
+		m := rwlock.New(c, path)
+		return m.RLock, m.Lock
+	}},
+	{name: "reentrant", nodes: 1, watches: 2, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
+		m := reentrant.New(c, path)
+		return m.Lock, m.Lock
+	}},
+	{name: "semaphore", below: "/queue", stored: "3", nodes: 2, watches: 5, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
+		l := semaphore.New(c, path, 3).Locker(2)
+		return l.Lock, l.Lock
+	}},
+}
+
+// leaksNothing has waits canceled and sessions lost, over and over: heap, goroutines, watches and
+// nodes must be as many as before. It counts what this process and its shared server have, so no
+// other test may run at the time.
+func leaksNothing(t *testing.T, o options) {
+	times := 1
+	if !o.short() {
+		times = 100
+	}
+	t.Run("the meter sees a leak", theMeterSeesALeak)
+	for i, m := range allMeasured {
+		for j, c := range []struct {
+			name string
+			run  func(t *testing.T)
+		}{
+			{"canceled waits, ", func(t *testing.T) { canceledWaits(t, m, 50*times) }},
+			{"waiters, ", func(t *testing.T) { costOfWaiters(t, m, 60*min(times, 16), true) }},
+			{"paths used once, ", func(t *testing.T) { pathsUsedOnce(t, m, 60*times) }},
+			{"lost sessions, ", func(t *testing.T) { lostSessions(t, m, 6*times) }},
+		} {
+			if i == j || !o.short() {
+				t.Run(c.name+m.name, c.run)
+			}
+		}
+	}
+	if o.short() {
+		return
+	}
+	t.Run("paths used once, observed", func(t *testing.T) { // an election without a candidate
+		once := func(c *zklocks.Conn, path string) acquire {
+			return func(ctx context.Context) (*zklocks.Hold, error) {
+				for _, err := range leader.New(c, path).Observe(ctx) {
+					return nil, err
+				}
+				return nil, nil
+			}
+		}
+		pathsUsedOnce(t, measured{name: "observe", on: func(c *zklocks.Conn, path string) (lock, block acquire) { return once(c, path), once(c, path) }}, 60*times)
+	})
+	t.Run("waiters, read by one value", func(t *testing.T) { costOfWaiters(t, allMeasured[1], 60*min(times, 16), false) })
+}
+
+// hall is a lock on the shared server, a client that lists its queue, and a connection whose
+// watches and nodes are counted.
+type hall struct {
+	*testing.T
+	measured
+	path, dir   string
+	witness     *wire.Conn
+	conn        *wire.Conn
+	lock, block acquire // block is of the witness
+}
+
+func newHall(t *testing.T, m measured, timeout time.Duration) *hall {
+	t.Helper()
+	addr, path := realzk.Shared(t).Addr(), test.Path(t)
+	h := &hall{T: t, measured: m, path: path, dir: path + m.below, witness: realzk.Connect(t, lasting, addr), conn: realzk.Connect(t, timeout, addr)}
+	h.makeDir(path)
+	h.lock, _ = m.on(locks.On(h.conn), path)
+	_, h.block = m.on(locks.On(h.witness), path)
+	// What the locks of a connection share is freed with the last of them, and then the meter could
+	// not see it.
+	t.Cleanup(func() { runtime.KeepAlive(h.lock) })
+	return h
+}
+
+// makeDir creates the directory of a lock as a persistent node: a container may be deleted by the
+// server before the nodes are counted.
+func (h *hall) makeDir(path string) {
+	h.Helper()
+	if h.below != "" {
+		_, err := h.witness.Create(path, []byte(h.stored), zk.FlagPersistent, open)
+		h.must(err)
+	}
+	_, err := h.witness.Create(path+h.below, nil, zk.FlagPersistent, open)
+	h.must(err)
+}
+
+func (h *hall) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// own returns the calls of another value of the lock.
+func (h *hall) own() acquire {
+	lock, _ := h.on(locks.On(h.conn), h.path)
+	return lock
+}
+
+// queues waits until the queue has at least, or at most, so many nodes.
+func (h *hall) queues(least, most int) {
+	h.Helper()
+	test.Eventually(h, patience, fmt.Sprintf("%d to %d nodes in the queue", least, most), func() bool {
+		n := len(test.Children(h, h.witness, h.dir))
+		return least <= n && n <= most
+	})
+}
+
+const many = 1 << 30
+
+// flat does something n times in all, a little at first and then in halves, and asserts that the
+// figures do not grow.
+func (h *hall) flat(n, step int, do func(step int)) {
+	h.Helper()
+	run := func(n int) figures {
+		for ; n > 0; n -= step {
+			do(min(n, step))
+		}
+		return read(h)
+	}
+	start, middle, end := run(2*step), run(n/2), run(n-n/2) // the first, so that all tables have their size
+	h.Logf("%s: after a few %v; after %d %v; after %d %v", h.name, start, n/2, middle, n, end)
+	for _, grown := range end.grown(start) {
+		h.Errorf("after %d: %s", n, grown)
+	}
+}
+
+// canceledWaits leave nothing: neither waits that had queued, nor those whose create was still in
+// flight. Each has a lock value of its own.
+func canceledWaits(t *testing.T, m measured, n int) {
+	h := newHall(t, m, lasting)
+	held, err := h.block(t.Context())
+	h.must(err)
+	holders := len(test.Children(t, h.witness, h.dir))
+	// A first waiter watches every node that can be watched. The client cannot remove a watch, so
+	// those on nodes that live remain, for the next waiter.
+	h.wait(1, func() {
+		test.Eventually(h, patience, "a waiter watches", func() bool { return len(realzk.Watched(h, h.conn.SessionID())) == h.watches })
+	})
+	h.queues(0, holders)
+	round := 0
+	h.flat(n, min(100, n/4), func(waiters int) {
+		round++
+		// All of them in the queue, then half of them, then some.
+		h.wait(waiters, func() { h.queues(holders+waiters*h.nodes*(4-round%4)/4, many) })
+		h.queues(0, holders)
+	})
+	h.must(held.Release(t.Context()))
+	test.AssertEmpty(t, h.witness, h.dir)
+}
+
+// wait has waiters with a value each, and cancels them when there returns.
+func (h *hall) wait(waiters int, there func()) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range waiters {
+		lock := h.own()
+		all.Go(func() {
+			if got, err := lock(ctx); !errors.Is(err, context.Canceled) {
+				h.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+	there()
+	cancel()
+	all.Wait()
+}
+
+// lostSessions leave nothing: sessions expire under a holder, a waiter and a holder that calls no
+// method of its hold. The waiter is the same all the time, and queues again each time.
+func lostSessions(t *testing.T, m measured, n int) {
+	h := newHall(t, m, expiring)
+	held, err := h.block(t.Context())
+	h.must(err)
+	holders := len(test.Children(t, h.witness, h.dir))
+	h.makeDir(h.path + "-asked")
+	h.makeDir(h.path + "-unasked")
+	asked, _ := h.on(locks.On(h.conn), h.path+"-asked")
+	unasked, _ := h.on(locks.On(h.conn), h.path+"-unasked")
+	h.wait(1, func() {
+		h.queues(holders+h.nodes, many)
+		h.flat(n, 1, func(int) {
+			one, err := asked(t.Context())
+			h.must(err)
+			lost, inside := one.Lost(), one.Context(t.Context())
+			other, err := unasked(t.Context())
+			h.must(err)
+			realzk.Expire(t, h.conn)
+			test.Within(t, patience, "the loss is notified", func() { <-lost; <-inside.Done() })
+			for _, h := range []*zklocks.Hold{one, other} {
+				if err := h.Release(t.Context()); !errors.Is(err, hold.ErrLost) {
+					t.Errorf("release after the end of the session: %v", err)
+				}
+			}
+			test.Eventually(t, patience, "the waiter has queued again", func() bool {
+				mine := 0
+				for _, name := range test.Children(t, h.witness, h.dir) {
+					if _, stat, err := h.witness.Exists(h.dir + "/" + name); err == nil && stat.EphemeralOwner == h.conn.SessionID() {
+						mine++
+					}
+				}
+				return mine == h.nodes
+			})
+		})
+	})
+	h.must(held.Release(t.Context()))
+	for _, dir := range []string{h.dir, h.path + "-asked" + h.below, h.path + "-unasked" + h.below} {
+		test.AssertEmpty(t, h.witness, dir)
+	}
+}
+
+// pathsUsedOnce leave nothing: a program may have a lock for each of its customers. The server
+// removes their nodes, and no watch on them and no memory remains.
+func pathsUsedOnce(t *testing.T, m measured, n int) {
+	h := newHall(t, m, lasting)
+	next := 0
+	use := func(n int) {
+		for range n {
+			next++
+			lock, _ := h.on(locks.On(h.conn), fmt.Sprintf("%s-%d", h.path, next))
+			held, err := lock(t.Context())
+			h.must(err)
+			if held != nil {
+				h.must(held.Release(t.Context()))
+			}
+		}
+	}
+	start := read(h)
+	use(20) // so that all tables have their size
+	var before, after figures
+	test.Eventually(t, patience, "nothing is left of a few", func() bool {
+		before = read(h)
+		return before.nodes <= start.nodes && before.watched <= start.watched
+	})
+	use(n)
+	test.Eventually(t, 2*patience, "nothing is left", func() bool {
+		after = read(h)
+		return len(after.grown(before)) == 0
+	})
+	t.Logf("%s: before %v; after %d %v", m.name, before, n, after)
+}
+
+const (
+	// perWaiter is what a waiting goroutine may cost for each of its nodes: this
+	// includes what the client keeps for each watch.
+	perWaiter = 4 << 10
+	// perValue is what a lock value may cost that no goroutine uses.
+	perValue = 1 << 10
+)
+
+// costOfWaiters measures waiters of one queue, each with a lock value of its own or all with one,
+// compared with as many goroutines that only wait for their context.
+func costOfWaiters(t *testing.T, m measured, waiters int, own bool) {
+	h := newHall(t, m, lasting)
+	held, err := h.block(t.Context())
+	h.must(err)
+	holders := len(test.Children(t, h.witness, h.dir))
+	inQueue, senders := waiters, 0
+	if !own {
+		inQueue = 1
+	}
+	if h.shared { // the readers of one value have one goroutine queue for all of them
+		senders = inQueue
+	}
+	crowd := func(wait func(ctx context.Context, i int), there func()) (perHeap int64, goroutines int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		before := read(h)
+		var all sync.WaitGroup
+		for i := range waiters {
+			all.Go(func() { wait(ctx, i) })
+		}
+		there()
+		after := read(h)
+		cancel()
+		all.Wait()
+		h.queues(0, holders)
+		return (after.heap - before.heap) / int64(waiters), after.goroutines - before.goroutines
+	}
+	before := heap()
+	values := make([]acquire, waiters)
+	for i := range values {
+		if values[i] = values[0]; i == 0 || own {
+			values[i] = h.own()
+		}
+	}
+	perV := (heap() - before) / int64(waiters)
+	wait := func(ctx context.Context, i int) {
+		if _, err := values[i](ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	there := func() {
+		h.queues(holders+inQueue*h.nodes, many)
+		test.Eventually(t, patience, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.SessionID())) >= inQueue*h.nodes })
+	}
+	crowd(wait, there) // so that all tables have their size
+	bareHeap, bare := crowd(func(ctx context.Context, _ int) { <-ctx.Done() }, func() {})
+	perHeap, goroutines := crowd(wait, there)
+	t.Logf("%s: a value has %d bytes of heap; of %d waiters each has %d and %.2f goroutines, one that waits for its context alone %d and %.2f",
+		m.name, perV, waiters, perHeap, float64(goroutines)/float64(waiters), bareHeap, float64(bare)/float64(waiters))
+	// The heartbeat, and what it asks, are one for all.
+	if limit := perWaiter * int64(m.nodes); perHeap-bareHeap > limit || perV > perValue || goroutines-bare-senders > 4 {
+		t.Errorf("the limits are %d bytes for a waiter, %d for a value, and 4 goroutines for all waiters", limit, perValue)
+	}
+	h.must(held.Release(t.Context()))
+	test.AssertEmpty(t, h.witness, h.dir)
+}
+
+// figures are what could grow.
+type figures struct {
+	heap       int64 // bytes that live after a garbage collection
+	goroutines int
+	watched    int // watches that the server has, of all clients
+	nodes      int // that the server has
+}
+
+func (f figures) String() string {
+	return fmt.Sprintf("%d KiB of heap, %d goroutines, %d watches, %d nodes", f.heap>>10, f.goroutines, f.watched, f.nodes)
+}
+
+// slack is by how much a heap that is flat may differ between two readings: the runtime's own
+// tables and pools, and what the client is just reading into.
+const slack = 512 << 10
+
+// grown names what is more than it was before.
+func (f figures) grown(before figures) (grown []string) {
+	for _, g := range []struct {
+		what      string
+		now, then int64
+	}{
+		{"bytes of heap", f.heap, before.heap + slack},
+		{"goroutines", int64(f.goroutines), int64(before.goroutines)},
+		{"watches", int64(f.watched), int64(before.watched)},
+		{"nodes", int64(f.nodes), int64(before.nodes)},
+	} {
+		if g.now > g.then {
+			grown = append(grown, fmt.Sprintf("%d %s, more than %d", g.now, g.what, g.then))
+		}
+	}
+	return grown
+}
+
+// read waits until no request or goroutine is active, and reads the figures of this process and of
+// the shared server.
+func read(tb testing.TB) (f figures) {
+	tb.Helper()
+	last, same := -1, 0
+	test.Eventually(tb, patience, "goroutines come to rest", func() bool {
+		f.goroutines = runtime.NumGoroutine()
+		if same++; f.goroutines != last {
+			last, same = f.goroutines, 0
+		}
+		return same == 20
+	})
+	mntr, err := realzk.Shared(tb).Mntr()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	number := func(key string) int {
+		n, err := strconv.Atoi(mntr[key])
+		if err != nil {
+			tb.Fatalf("%s: %v", key, err)
+		}
+		return n
+	}
+	f.watched, f.nodes = number("zk_watch_count"), number("zk_znode_count")
+	f.heap = heap()
+	return f
+}
+
+// heap returns the bytes that are reachable. Finalizers, weak pointers and cleanups take a second
+// collection, and pools a third.
+func heap() int64 {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func theMeterSeesALeak(t *testing.T) {
+	conn := realzk.Connect(t, lasting, realzk.Shared(t).Addr())
+	before := read(t)
+	if grown := read(t).grown(before); len(grown) > 0 {
+		t.Errorf("grown without a reason: %q", grown)
+	}
+	path := test.Path(t)
+	if _, err := conn.Create(path, nil, zk.FlagPersistent, open); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // nodes that are never created
+		if _, _, _, err := conn.ExistsW(path + strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { <-stop }()
+	kept := make([]byte, 32*slack) // what the tests before it have left may be freed meanwhile
+	after := read(t)
+	runtime.KeepAlive(kept)
+	if grown := after.grown(before); len(grown) != 4 || after.watched-before.watched != 3 {
+		t.Errorf("of a leak of each kind it sees only %q", grown)
+	}
+}
