@@ -4,6 +4,9 @@ go 1.25.0
 
 require (
 	github.com/go-zookeeper/zk v1.0.4
+	github.com/hashicorp/go-multierror v1.1.1
 	github.com/petermattis/goid v0.0.0-20260820044319-269ab09b5261
 	go.uber.org/goleak v1.3.0
 )
+
+require github.com/hashicorp/errwrap v1.0.0 // indirect

@@ -22,17 +22,18 @@ import (
 )
 
 const (
-	module = "github.com/zklocks/zklocks"
-	root   = "zklocks" // the front door, the package at the root of the module
-	zk     = "github.com/go-zookeeper/zk"
-	goid   = "github.com/petermattis/goid"
-	goleak = "go.uber.org/goleak"
+	module     = "github.com/zklocks/zklocks"
+	root       = "zklocks" // the front door, the package at the root of the module
+	zk         = "github.com/go-zookeeper/zk"
+	multierror = "github.com/hashicorp/go-multierror"
+	goid       = "github.com/petermattis/goid"
+	goleak     = "go.uber.org/goleak"
 )
 
 // recipe is what each public lock package may import. No recipe is in it: they never import each
 // other, but for once, which is made of rwlock.
 var recipe = []string{
-	root, "internal/slot", "internal/queue", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk,
+	root, "internal/slot", "internal/queue", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror,
 }
 
 // house says what each package of the library may import besides the standard library; paths
@@ -48,10 +49,10 @@ var house = map[string][]string{
 	"reentrant":           append([]string{"internal/goid"}, recipe...),
 	"once":                append([]string{"rwlock"}, recipe...),
 	"internal/slot":       {"internal/wire", "internal/queue", "internal/hold", "internal/znode", "observe", zk},
-	"internal/queue":      {"internal/wire", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk},
-	"internal/zkclient":   {"internal/wire", "internal/hold", "internal/znode", zk},
-	"internal/wire":       {zk},
-	"internal/hold":       {},
+	"internal/queue":      {"internal/wire", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror},
+	"internal/zkclient":   {"internal/wire", "internal/hold", "internal/znode", zk, multierror},
+	"internal/wire":       {zk, multierror},
+	"internal/hold":       {multierror},
 	"internal/znode":      {},
 	"observe":             {},
 	"internal/goid":       {goid},
@@ -111,7 +112,7 @@ func check(pkgs map[string]pkg) []string {
 				complain(imp, "not among what it may import")
 			case restricted && !slices.Contains(users, path) && !within(path, "internal/test"):
 				complain(imp, fmt.Sprintf("it is for %q and tests only", users))
-			case third && !slices.Contains([]string{zk, goid, goleak}, imp):
+			case third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp):
 				complain(imp, "not a dependency of this module")
 			case path == "examples/demo" && imp == "internal/memzk": // the server that the other examples run on
 			case within(path, "examples") && within(imp, "internal") && !within(imp, "internal/test"):
@@ -122,7 +123,7 @@ func check(pkgs map[string]pkg) []string {
 			}
 		}
 		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
-			if _, third := kind(imp); third && !slices.Contains([]string{zk, goid, goleak}, imp) {
+			if _, third := kind(imp); third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp) {
 				complain(imp, "not a dependency of this module, nor of its tests")
 			}
 		}
@@ -215,6 +216,7 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"the core on the session":                   {path: "internal/queue", imp: "internal/zkclient", ok: true},
 		"reentrant on goroutine numbers":            {path: "reentrant", imp: "internal/goid", ok: true},
 		"a pure package on strings":                 {path: "internal/znode", imp: "strings", ok: true},
+		"hold on multierror":                        {path: "internal/hold", imp: multierror, ok: true},
 		"a test on the test tools":                  {path: "rwlock", imp: "internal/test", test: true, ok: true},
 		"a test on goleak":                          {path: "rwlock", imp: goleak, test: true, ok: true},
 		"a test on a sibling":                       {path: "rwlock", imp: "reentrant", test: true, ok: true},
@@ -247,14 +249,15 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"znode on the client":                       {path: "internal/znode", imp: zk},
 		"hold on the client":                        {path: "internal/hold", imp: zk},
 		"the server in memory on the client":        {path: "internal/memzk", imp: zk},
+		"znode on multierror":                       {path: "internal/znode", imp: multierror},
 		"znode on os":                               {path: "internal/znode", imp: "os"},
 		"hold on net":                               {path: "internal/hold", imp: "net/netip"},
 		"goleak outside of tests":                   {path: "internal/zkclient", imp: goleak},
 		"goleak in an example":                      {path: "examples/demo", imp: goleak},
 		"an example on the core":                    {path: "examples/demo", imp: "internal/queue"},
-		"another dependency":                        {path: "internal/test", imp: "example.com/assert"},
-		"another dependency in a test":              {path: "rwlock", imp: "example.com/assert", test: true},
-		"another dependency in an unplaced package": {path: "internal/util", imp: "example.com/assert"},
+		"a fifth dependency":                        {path: "internal/test", imp: "example.com/assert"},
+		"a fifth dependency in a test":              {path: "rwlock", imp: "example.com/assert", test: true},
+		"a fifth dependency in an unplaced package": {path: "internal/util", imp: "example.com/assert"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pkg{Imports: []string{"context", c.imp}}
