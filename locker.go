@@ -70,7 +70,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		case err == nil:
 			err = released
 		case !errors.Is(err, ErrLost) || !errors.Is(released, ErrLost):
-			err = fmt.Errorf("%w; and %w", err, released)
+			err = hold.And(err, released)
 		}
 	}()
 	return work(h.Context(ctx), h)

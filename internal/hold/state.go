@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hashicorp/go-multierror"
 )
 
 // Sentinels of every lock type, for errors.Is.
@@ -19,6 +21,14 @@ var (
 	// ErrReleased means that the hold has been released.
 	ErrReleased = errors.New("lock already released")
 )
+
+// And returns err together with the error of the clean-up after it.
+func And(err, cleanup error) error {
+	return &multierror.Error{
+		Errors:      []error{err, cleanup},
+		ErrorFormat: func(both []error) string { return fmt.Sprintf("%v; and %v", both[0], both[1]) },
+	}
+}
 
 // A Grant is what a State is of.
 type Grant interface {

@@ -271,7 +271,7 @@ func (all waiters) leave(ctx context.Context, err error) error {
 			return err
 		}
 		if !startsOver(err) {
-			return fmt.Errorf("%w; and leaving the queue: %w", err, Explain(left, "DELETE on "+dirs(removals)))
+			return hold.And(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
 		}
 	case <-ctx.Done():
 	}
