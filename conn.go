@@ -39,8 +39,7 @@ type Conn struct{ connSlot }
 //
 // Connect fails
 //   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
-//     or above 24 days, a user name that is empty or contains a colon, credentials of more than
-//     64 KiB;
+//     or above 24 days, a user name that is empty or contains a colon;
 //   - at once when the server refuses the credentials: the error matches zk.ErrAuthFailed;
 //   - when ctx is canceled first: the error wraps ctx's error and the error of the last attempt.
 //
@@ -204,10 +203,10 @@ type ConnectOption interface{ connectOption }
 type connectOption = slot.ConnectOption
 
 // WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that
-// is repeated is logged at most once in five seconds, with the number of repetitions. If the
-// program drops a hold without releasing it, that is logged, too, see [observe.Leaked]; detecting
-// it takes a few microseconds per hold. By default the messages are dropped; errors reach the
-// caller in other ways. l may be called by several goroutines at once.
+// is repeated is logged at most once in five seconds. If the program drops a hold without releasing
+// it, that is logged, too, see [observe.Leaked]; detecting it takes a few microseconds per hold. By
+// default the messages are dropped; errors reach the caller in other ways. l may be called by
+// several goroutines at once.
 func WithLogger(l zk.Logger) ConnectOption {
 	o := slot.Connect{Wire: wire.WithLogger(l)}
 	if l != nil {

@@ -34,6 +34,9 @@ type Conn struct {
 	ready chan struct{} // closed when there is the first session
 	begun sync.Once
 
+	failed chan struct{} // closed when Connect has failed: no session event is reported any more
+	logged sync.Map      // the messages that Printf does not log again now
+
 	work            sync.WaitGroup // calls of Connect itself, and of closed
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
@@ -59,6 +62,7 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		settings: s,
 		timeout:  timeout,
 		ready:    make(chan struct{}),
+		failed:   make(chan struct{}),
 		closed:   make(chan struct{}),
 	}
 	c.quit, c.leave = context.WithCancel(context.Background())
@@ -151,8 +155,8 @@ func (c *Conn) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
 	}
-	for _, t := range c.events {
-		t.notify(e)
+	for _, l := range c.events {
+		l.notify(e, c.failed)
 	}
 	switch e.State {
 	case zk.StateHasSession:
@@ -189,8 +193,8 @@ func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) 
 	c.beatNow()
 }
 
-// failed is called by a packetConn that has ended, before the client knows.
-func (c *Conn) failed(w *packetConn, hadSession bool, err error) {
+// ended is called by a packetConn that has ended, before the client knows.
+func (c *Conn) ended(w *packetConn, hadSession bool, err error) {
 	if !hadSession {
 		c.note(err)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"math"
 	"net"
 	"slices"
@@ -17,10 +15,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 )
-
-// maxAuth is far below the 1 MiB that a server reads: it answers a longer request by closing the
-// connection, which looks like any other lost one.
-const maxAuth = 64 << 10
 
 // Connect opens a connection to an ensemble, as zklocks.Connect does. If it fails nothing is left:
 // no goroutine, no network connection, no session if one had been granted.
@@ -42,26 +36,18 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 			// Not shown: a caller that passes "user:password" as the user would find it in a log.
 			return nil, errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
 		}
-		if len(a.user)+len(a.password) > maxAuth {
-			return nil, fmt.Errorf("zklocks: WithDigestAuth: user name and password have more than %d bytes", maxAuth)
-		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
 
-	logs := s.logger != nil
-	if !logs {
-		s.logger = log.New(io.Discard, "", 0)
-	}
-	s.logger = &quietLogger{to: s.logger, last: make(map[string]said)}
 	c := newConn(addresses, sessionTimeout, s)
 	client, events, err := zk.Connect(addresses, sessionTimeout,
 		zk.WithHostProvider(c.hosts),
 		zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.event),
-		zk.WithLogger(s.logger),
-		zk.WithLogInfo(logs),
+		zk.WithLogger(c),
+		zk.WithLogInfo(true),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
@@ -163,9 +149,7 @@ func insist(ctx context.Context, call func() error) error {
 
 // shutdown closes a connection that Connect has not returned, and waits until all of it has ended.
 func (c *Conn) shutdown() {
-	for _, t := range c.events {
-		t.stop()
-	}
+	close(c.failed)
 	c.end()
 	c.work.Wait()
 	c.hosts.lookups.Wait()

@@ -57,8 +57,6 @@ func TestBadInput(t *testing.T) {
 		{"timeout overflows", ok, 1000 * time.Hour, nil},
 		{"empty user", ok, time.Second, []wire.Option{wire.WithDigestAuth("", "secret")}},
 		{"colon in user", ok, time.Second, []wire.Option{wire.WithDigestAuth("ann:secret", "x")}},
-		{"overlong user", ok, time.Second, []wire.Option{wire.WithDigestAuth(strings.Repeat("secret", 200_000), "x")}},
-		{"overlong password", ok, time.Second, []wire.Option{wire.WithDigestAuth("ann", strings.Repeat("secret", 200_000))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			start := time.Now()

@@ -3,8 +3,9 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
-	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -18,7 +19,7 @@ type settings struct {
 	auth   []credentials
 	tls    func() (*tls.Config, error) // nil: no TLS
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	events []*notifier // called with session events
+	events []*listener
 }
 
 type credentials struct{ user, password string }
@@ -61,51 +62,51 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 func WithSessionEvents(f func(zk.Event)) Option {
 	return func(s *settings) {
 		if f != nil {
-			s.events = append(s.events, &notifier{f: f})
+			s.events = append(s.events, &listener{f: f})
 		}
 	}
 }
 
-// A notifier calls f with one event after another, however long f takes. It has a goroutine while
-// there are events.
-type notifier struct {
-	f func(zk.Event)
-
-	mu      sync.Mutex
-	waiting []zk.Event // the first is the one that f is called with
-	stopped bool
+// A listener is a function that is called with session events.
+type listener struct {
+	f    func(zk.Event)
+	last chan struct{} // closed when the call for the last event has ended; used by Conn.event only
 }
 
-func (t *notifier) notify(e zk.Event) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting = append(t.waiting, e)
-	if len(t.waiting) == 1 {
-		t.begin()
-	}
-}
-
-// begin begins to call f with the first event; caller holds mu.
-func (t *notifier) begin() {
-	if len(t.waiting) > 0 && !t.stopped {
-		go t.call(t.waiting[0])
-	}
-}
-
-// stop drops the events that f was not called with yet; a call in progress ends by itself.
-func (t *notifier) stop() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stopped = true
-}
-
-// call calls f with an event, and begins the next call also where f ends the goroutine.
-func (t *notifier) call(e zk.Event) {
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.waiting = t.waiting[1:]
-		t.begin()
+// notify calls f on a new goroutine, when the call for the event before has ended. It drops the
+// event if stop is closed first.
+func (l *listener) notify(e zk.Event, stop <-chan struct{}) {
+	before, ended := l.last, make(chan struct{})
+	l.last = ended
+	go func() {
+		defer close(ended) // also where f ends the goroutine
+		if before != nil {
+			select {
+			case <-before:
+			case <-stop:
+			}
+		}
+		select {
+		case <-stop:
+		default:
+			l.f(e)
+		}
 	}()
-	t.f(e)
+}
+
+// quietFor is how long a message is not logged again: the zk client repeats a few of them several
+// times a second while it can reach no server.
+const quietFor = 5 * time.Second
+
+// Printf is the client's zk.Logger.
+func (c *Conn) Printf(format string, args ...any) {
+	if c.logger == nil {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if _, repeated := c.logged.LoadOrStore(text, true); repeated {
+		return
+	}
+	time.AfterFunc(quietFor, func() { c.logged.Delete(text) })
+	c.logger.Printf("%s", text)
 }

@@ -416,7 +416,7 @@ func (w *packetConn) fail(err error) (was phase) {
 	w.phase = broken
 	w.mu.Unlock()
 	if was != broken {
-		w.client.failed(w, was == running, err)
+		w.client.ended(w, was == running, err)
 		w.endWatches()
 		w.Conn.Close()
 	}
