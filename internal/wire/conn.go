@@ -111,7 +111,6 @@ func (c *Conn) open(network, server string) (*packetConn, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.quit, limit)
 	defer cancel()
-	began := time.Now()
 	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), network, address)
 	if err == nil && conn == nil {
 		err = errors.New("the dialer returned no connection")
@@ -125,9 +124,7 @@ func (c *Conn) open(network, server string) (*packetConn, error) {
 		}
 		return nil, c.at(address, err)
 	}
-	w := newPacketConn(c, conn, address, limit)
-	w.dialed = time.Since(began)
-	return w, nil
+	return newPacketConn(c, conn, address, limit), nil
 }
 
 // secure begins TLS. It checks the name that the user gave, as only that one is in a certificate.
@@ -189,7 +186,7 @@ func (c *Conn) Unanswered() time.Time {
 // connected is called by a packetConn that holds its mu, before the client knows.
 func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) {
 	c.begin(session, granted, asked)
-	c.hosts.granted(c.Timeout()) // the shortest in this session
+	c.hosts.timeout = c.Timeout() // the shortest in this session
 	c.beatNow()
 }
 

@@ -34,7 +34,6 @@ type packetConn struct {
 	client  *Conn
 	address string        // as dialed
 	limit   time.Duration // for the handshake
-	dialed  time.Duration // how long it took before the handshake, which had the same limit
 
 	in   *bufio.Reader // used by the reading goroutine only, like left
 	left int           // bytes of the current frame that the client has not read yet
@@ -213,7 +212,7 @@ func (w *packetConn) readHandshake() error {
 		return net.ErrClosed
 	}
 	w.Conn.SetDeadline(time.Time{})
-	w.client.hosts.answered(max(w.dialed, time.Since(w.asked)))
+	w.client.hosts.answered()
 	if session == 0 {
 		w.phase = broken
 		w.client.zxid.Store(0)

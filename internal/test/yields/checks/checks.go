@@ -23,7 +23,7 @@ var Tiers = [][]string{
 	{"hold.listeners.telling"},
 	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu"},
 	{"wire.packetConn.mu"},
-	{"wire.state.mu", "wire.hosts.mu"},
+	{"wire.state.mu"},
 }
 
 // nests are mutexes that a goroutine may take although it holds another of the same name.
