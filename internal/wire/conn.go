@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +28,8 @@ type Conn struct {
 	timeout time.Duration // that each new session is asked for
 	hosts   *hosts
 
-	quit  context.Context // done when the connection is closed
-	leave context.CancelFunc
-	ready chan struct{} // closed when there is the first session
-	begun sync.Once
+	ready    chan struct{} // has a value when there is the first session
+	returned atomic.Bool   // by Connect
 
 	failed chan struct{} // closed when Connect has failed: no session event is reported any more
 	logged sync.Map      // the messages that Printf does not log again now
@@ -50,9 +47,9 @@ type Conn struct {
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session
 
 	// Guarded by state.mu.
-	returned bool // by Connect
-	current  *packetConn
-	beats    beats
+	current *packetConn
+	beats   beats
+	xid     int32 // of the packetConns' last own request
 }
 
 func newConn(servers []string, timeout time.Duration, s settings) *Conn {
@@ -61,11 +58,11 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		Servers:  servers,
 		settings: s,
 		timeout:  timeout,
-		ready:    make(chan struct{}),
+		ready:    make(chan struct{}, 1),
 		failed:   make(chan struct{}),
 		closed:   make(chan struct{}),
+		xid:      ownXids,
 	}
-	c.quit, c.leave = context.WithCancel(context.Background())
 	c.beats = newBeats(c.beat)
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {
@@ -79,27 +76,22 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 // dial is the client's zk.Dialer. It ignores the client's own timeout, which depends neither on the
 // session's nor on the server.
 func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
-	c.mu.Lock()
-	last := c.current
-	c.mu.Unlock()
-	if last != nil {
-		last.Close() // the client does not close it when the session has expired
-	}
+	c.hangUp() // the client does not do that when the session has expired
 	if err := sleep(c.quit, c.hosts.pause()); err != nil {
 		return nil, net.ErrClosed
 	}
 	conn, err := c.open(network, server)
-	if err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil:
 		c.note(err)
 		return nil, err
-	}
-	c.mu.Lock()
-	c.current = conn
-	c.mu.Unlock()
-	if c.quit.Err() != nil {
-		conn.Close()
+	case c.IsClosed():
+		conn.Conn.Close()
 		return nil, net.ErrClosed
 	}
+	c.current = conn
 	return conn, nil
 }
 
@@ -157,10 +149,15 @@ func (c *Conn) event(e zk.Event) {
 	}
 	switch e.State {
 	case zk.StateHasSession:
-		c.begun.Do(func() { close(c.ready) })
+		select {
+		case c.ready <- struct{}{}:
+		default:
+		}
 	case zk.StateDisconnected:
+		c.mu.Lock()
 		c.disconnect()
-		if c.quit.Err() != nil {
+		c.mu.Unlock()
+		if c.IsClosed() {
 			// The client now answers everything in its queue and ends. Close may be about to put
 			// its last request there, and would wait a second for the answer if the request came
 			// too late.
@@ -171,35 +168,18 @@ func (c *Conn) event(e zk.Event) {
 
 // Unanswered returns when the oldest request was sent that the server has not answered, or the zero
 // time if there is none.
-func (c *Conn) Unanswered() time.Time {
-	c.mu.Lock()
-	w := c.current
-	c.mu.Unlock()
-	if w == nil {
-		return time.Time{}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.pending.oldest()
-}
-
-// connected is called by a packetConn that holds its mu, before the client knows.
-func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) {
-	c.begin(session, granted, asked)
-	c.hosts.timeout = c.Timeout() // the shortest in this session
-	c.beatNow()
-}
-
-// ended is called by a packetConn that has ended, before the client knows.
-func (c *Conn) ended(w *packetConn, hadSession bool, err error) {
-	if !hadSession {
-		c.note(err)
-	}
+func (c *Conn) Unanswered() (oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == w {
-		c.disconnectLocked()
+	if c.current == nil {
+		return oldest
 	}
+	for _, p := range c.current.sent {
+		if oldest.IsZero() || p.at.Before(oldest) {
+			oldest = p.at
+		}
+	}
+	return oldest
 }
 
 type dialing struct{}
@@ -217,10 +197,7 @@ var errUnconfirmed = errors.New("zklocks: close: no server has answered: the ses
 // Close closes the connection and reports whether a server has ended its session. From the second
 // call on it returns nil, when the first has returned. It does nothing before Connect has returned.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	returned := c.returned
-	c.mu.Unlock()
-	if !returned {
+	if !c.returned.Load() {
 		return nil
 	}
 	if c.closing.Swap(true) {
@@ -243,87 +220,25 @@ func (c *Conn) Close() error {
 // put its last request where no goroutine takes it. So abort ends its attempt, and hosts.Next ends
 // the client, which takes a goroutine switch or two.
 func (c *Conn) end() {
-	up := c.Down().IsZero() // before beginClose, which sets Down
-	c.beginClose()
-	c.tellClosed()
+	up := c.Down().IsZero() // before markClosed, which sets Down
+	c.markClosed()
 	if !up {
-		c.abort()
-		timer := time.NewTimer(100 * time.Millisecond)
-		defer timer.Stop()
+		c.hangUp()
 		select {
 		case <-c.hosts.stopped:
-		case <-timer.C:
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	c.Conn.Close()
-	c.abort() // a client that has not sent its request would go on when it can send again
+	c.hangUp() // a client that has not sent its request would go on when it can send again
 }
 
-// abort ends the client's attempts and calls that hang.
-func (c *Conn) abort() {
-	c.beginClose()
-	c.tellClosed()
+// hangUp closes the network connection.
+func (c *Conn) hangUp() {
 	c.mu.Lock()
 	w := c.current
 	c.mu.Unlock()
 	if w != nil {
-		w.abort()
-	}
-}
-
-// beginClose is called when the client is about to end the session, or has been closed.
-func (c *Conn) beginClose() {
-	c.markClosed()
-	c.leave()
-}
-
-// refused delays a server's refusal of credentials that were accepted before. When the client reads
-// the refusal it ends the connection and connects again at once; Connect fails. If the client has
-// watches, each such connection also leaves one of the client's goroutines, which waits with the
-// request that sets them again until a server accepts the credentials.
-func (c *Conn) refused(address string) {
-	c.mu.Lock()
-	returned := c.returned
-	c.mu.Unlock()
-	if !returned {
-		return
-	}
-	c.note(c.at(address, errRefused))
-	sleep(c.quit, refusalPause)
-}
-
-// note records why an attempt failed, for the errors of calls that end meanwhile.
-func (c *Conn) note(err error) {
-	if c.quit.Err() != nil || errors.Is(err, net.ErrClosed) {
-		return
-	}
-	c.state.mu.Lock()
-	defer c.state.mu.Unlock()
-	c.failure = err
-}
-
-// at adds the address to the error of an attempt, unless there is only one server: the
-// caller that reports the error names the servers.
-func (c *Conn) at(address string, err error) error {
-	if e, ok := err.(*net.OpError); ok {
-		err = e.Err // without the addresses
-	}
-	if slices.Equal(c.Servers, []string{address}) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", address, err)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		w.Close()
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -56,20 +55,32 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	c.work.Go(func() {
 		for range events { // the callback has seen them; the channel is closed when the client ends
 		}
-		c.abort()
+		c.markClosed()
 	})
 
-	if err := c.start(ctx); err != nil {
-		c.shutdown()
-		if ctx.Err() != nil {
-			err = fmt.Errorf("after %v: %w: %w", time.Since(start).Round(time.Millisecond), err, ErrNoAnswer)
-			if last := c.LastFailure(); last != nil && !errors.Is(err, last) {
-				err = fmt.Errorf("%w; last attempt: %w", err, last)
-			}
-		}
-		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
+	over := make(chan struct{})
+	fail := func() {
+		close(c.failed)
+		c.end()
+		close(over)
 	}
-	return c, nil
+	stop := context.AfterFunc(ctx, fail) // the calls of the zk client take no context, and end with the client
+	if err = c.start(ctx); stop() {
+		if err == nil {
+			return c, nil
+		}
+		fail()
+	}
+	<-over
+	if ctx.Err() != nil {
+		err = fmt.Errorf("after %v: %w: %w", time.Since(start).Round(time.Millisecond), ctx.Err(), ErrNoAnswer)
+		if last := c.LastFailure(); last != nil && !errors.Is(err, last) {
+			err = fmt.Errorf("%w; last attempt: %w", err, last)
+		}
+	}
+	c.work.Wait()
+	c.hosts.lookups.Wait()
+	return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 }
 
 // start waits for the first session and authenticates it.
@@ -80,21 +91,6 @@ func (c *Conn) start(ctx context.Context) error {
 		return ctx.Err()
 	}
 	for _, a := range c.auth {
-		if err := c.authenticate(ctx, a); err != nil {
-			return err
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.returned = true
-	return nil
-}
-
-// authenticate sends credentials, and then a read: a server that refuses them may close the
-// connection right after its answer.
-func (c *Conn) authenticate(ctx context.Context, a credentials) error {
-	done := make(chan error, 1)
-	c.work.Go(func() {
 		err := insist(ctx, func() error {
 			epoch := c.Epoch()
 			err := c.AddAuth("digest", []byte(a.user+":"+a.password))
@@ -105,29 +101,14 @@ func (c *Conn) authenticate(ctx context.Context, a credentials) error {
 			return err
 		})
 		if err == nil {
-			err = insist(ctx, func() error { return c.ping() })
+			err = insist(ctx, c.ping) // a server that refuses credentials may close the connection right after its answer
 		}
-		done <- err
-	})
-	select {
-	case err := <-done:
-		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("digest authentication of %q: %w", a.user, err)
+		if err != nil {
+			return fmt.Errorf("digest authentication of %q: %w", a.user, err)
 		}
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
-}
-
-// ping makes a request that any server answers from memory. From 3.8.4 on a client without READ
-// on the root gets a refusal, which is an answer.
-func (c *Conn) ping() error {
-	_, _, err := c.Exists("/")
-	if err == zk.ErrNoAuth {
-		return nil
-	}
-	return err
+	c.returned.Store(true)
+	return nil
 }
 
 // insist repeats a call while it fails because of the connection or of an overloaded server.
@@ -145,14 +126,6 @@ func insist(ctx context.Context, call func() error) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// shutdown closes a connection that Connect has not returned, and waits until all of it has ended.
-func (c *Conn) shutdown() {
-	close(c.failed)
-	c.end()
-	c.work.Wait()
-	c.hosts.lookups.Wait()
 }
 
 // Addresses returns the servers with their ports. The error says which of them is invalid.
@@ -187,10 +160,10 @@ func Addresses(servers []string) ([]string, error) {
 // maxHost is the length of the longest name that can be looked up, with a dot at its end.
 const maxHost = 254
 
-// validHost refuses what is no name of a host, but several of them, or a path: the lookup would
-// fail again and again, until the caller's ctx ends.
+// validHost refuses several names in one, and a path: the lookup would fail again and again, until
+// the caller's ctx ends.
 func validHost(host string) bool {
-	return host != "" && len(host) <= maxHost && utf8.ValidString(host) && !strings.ContainsFunc(host, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(",;/", r)
+	return host != "" && len(host) <= maxHost && !strings.ContainsFunc(host, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)
 	})
 }

@@ -1,11 +1,12 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // The client trusts what a server sends: a length below 16 or a count of 4 billion children ends
@@ -22,7 +23,8 @@ const (
 	timeoutInHandshake = lengthSize + 4     // after the version
 	zxidInRequest      = lengthSize + 4     // after the version
 	timeoutInRequest   = lengthSize + 4 + 8 // after the version and the last zxid
-	zxidInReply        = lengthSize + 4     // after the xid
+	sessionInRequest   = timeoutInRequest + 4
+	zxidInReply        = lengthSize + 4 // after the xid
 )
 
 // Operations, as on the wire.
@@ -47,16 +49,22 @@ const (
 )
 
 const (
-	xidEvent          = -1
-	codeUnimplemented = -6
-	codeNoNode        = -101
-	codeBadVersion    = -103
-	codeNoChildren    = -108 // an ephemeral node has none
-	codeNodeExists    = -110
-	codeNotEmpty      = -111
-	codeAuthFailed    = -115
-	codeDemandsSASL   = -124
-	codeThrottled     = -127
+	xidEvent = -1
+	// ownXids is above the xids of the packetConns' own requests. They count down from it, and never
+	// begin again: a server must not take a request that the session has sent by way of another
+	// server, and that is committed only now, for a request of this connection.
+	ownXids = -1000
+
+	codeConnectionLoss = -4 // no server sends it
+	codeUnimplemented  = -6
+	codeNoNode         = -101
+	codeBadVersion     = -103
+	codeNoChildren     = -108 // an ephemeral node has none
+	codeNodeExists     = -110
+	codeNotEmpty       = -111
+	codeAuthFailed     = -115
+	codeDemandsSASL    = -124
+	codeThrottled      = -127
 )
 
 var errFrame = errors.New("malformed frame from the server")
@@ -64,33 +72,43 @@ var errFrame = errors.New("malformed frame from the server")
 func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// resumedSession returns the session that the client asks to resume in its first packet; 0: none.
-func resumedSession(p []byte) int64 {
-	if len(p) < 32 {
-		return 0
+// stringAt reads a string, with its length in front, and returns where it ends. ok is false if not
+// all of it is there.
+func stringAt(b []byte, at int) (s []byte, end int, ok bool) {
+	if len(b) < at+4 {
+		return nil, 0, false
 	}
-	return int64At(p, 20)
+	n := int(int32At(b, at))
+	at += 4
+	if n < 0 || n > len(b)-at {
+		return nil, 0, false
+	}
+	return b[at : at+n], at + n, true
 }
 
-// asksFor returns a first packet with another timeout.
-func asksFor(p []byte, timeout time.Duration) []byte {
-	if len(p) < timeoutInRequest+4 {
-		return p
+// encode appends values in the protocol's encoding.
+func encode(p []byte, values ...any) []byte {
+	for _, v := range values {
+		switch v := v.(type) {
+		case byte:
+			p = append(p, v)
+		case int32:
+			p = binary.BigEndian.AppendUint32(p, uint32(v))
+		case int64:
+			p = binary.BigEndian.AppendUint64(p, uint64(v))
+		case string:
+			p = append(encode(p, int32(len(v))), v...)
+		case []string:
+			p = encode(p, int32(len(v)))
+			for _, s := range v {
+				p = encode(p, s)
+			}
+		}
 	}
-	p = bytes.Clone(p) // the client's
-	binary.BigEndian.PutUint32(p[timeoutInRequest:], uint32(timeout.Milliseconds()))
 	return p
 }
 
-// resumesAt returns a first packet of a client that has seen what the ensemble did up to a zxid: a
-// server that has not applied that yet refuses it.
-func resumesAt(p []byte, zxid int64) []byte {
-	p = bytes.Clone(p) // the client's
-	binary.BigEndian.PutUint64(p[zxidInRequest:], uint64(zxid))
-	return p
-}
-
-// connectReply reads the answer to it, length included. Session 0 means that the session has
+// connectReply reads the answer to the handshake, length included. Session 0 means that the session has
 // expired.
 func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	n := len(b) - lengthSize
@@ -120,36 +138,17 @@ func request(p []byte) (xid, op int32) {
 func created(op int32, p []byte) []byte {
 	const header = 9 // of an operation in a Multi: type, done, error
 	at := 12         // behind length, xid, operation
-	if op == opMulti {
-		if len(p) >= at+header+4 && int32At(p, at) == opCheck {
-			at += header + 4 + max(0, int(int32At(p, at+header))) + 4 // path, version
+	if op == opMulti && len(p) >= at+header {
+		op, at = int32At(p, at), at+header
+		if _, end, ok := stringAt(p, at); op == opCheck && ok && len(p) >= end+4+header { // path, version
+			op, at = int32At(p, end+4), end+4+header
 		}
-		if len(p) < at+header {
-			return nil
-		}
-		op = int32At(p, at)
-		at += header
 	}
-	if op != opCreate || len(p) < at+4 {
+	if op != opCreate {
 		return nil
 	}
-	n := int(int32At(p, at))
-	if n < 0 || n > len(p)-at-4 {
-		return nil
-	}
-	return p[at+4 : at+4+n]
-}
-
-// watchEvent reads the body of an event: its type, the state of the session, the path.
-func watchEvent(b []byte) (kind int32, path []byte, ok bool) {
-	if len(b) < 12 {
-		return 0, nil, false
-	}
-	n := int(int32At(b, 8))
-	if n < 0 || n > len(b)-12 {
-		return 0, nil, false
-	}
-	return int32At(b, 0), b[12 : 12+n], true
+	path, _, _ := stringAt(p, at)
+	return path
 }
 
 // checkBody refuses what the client's decoder cannot handle: a length or a count that it allocates
@@ -199,14 +198,11 @@ func checkMulti(b []byte) error {
 		case opSetData:
 			at += stat
 		case opCreate:
-			if at+4 > len(b) {
-				return fmt.Errorf("%w: Multi without an end", errFrame)
+			_, end, ok := stringAt(b, at)
+			if !ok {
+				return fmt.Errorf("%w: Multi with half a path", errFrame)
 			}
-			n := int(int32At(b, at))
-			if n < 0 || n > len(b) {
-				return fmt.Errorf("%w: path of %d bytes in a Multi", errFrame, n)
-			}
-			at += 4 + n
+			at = end
 		case opDelete, opCheck:
 		default:
 			return nil // the decoder stops here, too, with an error
@@ -233,4 +229,19 @@ func proves(op, code int32) bool {
 // it does that, it checks credentials, and whether the client has sent any that it demands.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
+}
+
+// codeError returns the client's error for a code.
+func codeError(code int32) error {
+	switch code {
+	case 0:
+		return nil
+	case codeConnectionLoss:
+		return zk.ErrConnectionClosed
+	case -112:
+		return zk.ErrSessionExpired
+	case -118:
+		return zk.ErrSessionMoved
+	}
+	return fmt.Errorf("unknown error: %d", code)
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 )
@@ -31,23 +30,17 @@ func beatAfter(timeout time.Duration, unanswered bool) time.Duration {
 	return period
 }
 
-// xidBeat is the first xid of heartbeats. They count down from it, and never begin again: a server
-// must not take a heartbeat that the session has sent by way of another server, and that is
-// committed only now, for a heartbeat of this connection.
-const xidBeat = -1000
-
 // beats is when a Conn sends heartbeats, guarded by its mu.
 type beats struct {
 	wanted bool
 	// One timer would do if the goroutine that it starts ran at once, as it mostly does. In a busy
 	// process the runtime now and then puts it behind all others: the second timer's is in time.
-	timers [2]*time.Timer
-	due    time.Time // for the next one; if one is late, those behind it are not
-	xid    int32     // of the next one
+	timers     [2]*time.Timer
+	due        time.Time // for the next one; if one is late, those behind it are not
+	unanswered int       // heartbeats that are not answered yet
 }
 
-func newBeats(beat func()) beats {
-	b := beats{xid: xidBeat}
+func newBeats(beat func()) (b beats) {
 	for i := range b.timers {
 		b.timers[i] = time.AfterFunc(math.MaxInt64, beat)
 		b.timers[i].Stop()
@@ -63,14 +56,8 @@ func (c *Conn) KeepAlive(on bool) {
 	c.beatAt(time.Now().Add(beatAfter(c.Timeout(), false)))
 }
 
-// beatNow has a heartbeat sent at once: a new connection has no proof yet.
-func (c *Conn) beatNow() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.beatAt(time.Now())
-}
-
-// beatAt sets the timers; caller holds mu.
+// beatAt sets when the next heartbeat is sent: at once on a new connection, which has no proof yet.
+// Caller holds mu.
 func (c *Conn) beatAt(due time.Time) {
 	c.beats.due = due
 	for i, timer := range c.beats.timers {
@@ -82,71 +69,39 @@ func (c *Conn) beatAt(due time.Time) {
 	}
 }
 
-// beat is called by the timers. The first call sends the heartbeat.
+// beat is called by the timers. The first call sends the heartbeat, a Multi of one check of the
+// root, which always exists. A Sync would not do: a deposed leader that does not know it is deposed
+// still answers it.
 func (c *Conn) beat() {
 	c.mu.Lock()
-	w := c.current
-	c.mu.Unlock()
-	unanswered := w != nil && w.unanswered()
-	c.mu.Lock()
-	now := time.Now()
+	now, w := time.Now(), c.current
 	if !c.beats.wanted || now.Before(c.beats.due) {
 		c.mu.Unlock()
 		return
 	}
-	xid := c.beats.xid
-	c.beats.xid--
-	period := beatAfter(c.Timeout(), unanswered)
+	period := beatAfter(c.Timeout(), c.beats.unanswered > 0)
 	due := c.beats.due.Add(period)
 	if now.After(due) { // the process was stopped
 		due = now.Add(period)
 	}
 	c.beatAt(due)
+	sends := w != nil && w.pastAuth
+	if sends {
+		c.beats.unanswered++
+	}
 	c.mu.Unlock()
-	if w != nil {
-		w.beat(xid)
+	if !sends {
+		// On a new connection the client may still be about to send its credentials, which must be
+		// first. The heartbeat leaves behind the client's next request, see packetConn.note.
+		c.ping()
+		return
 	}
-}
-
-// unanswered reports whether a heartbeat is not answered yet.
-func (w *packetConn) unanswered() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.beating > 0
-}
-
-// beat sends a heartbeat. On a new connection the client may still be about to send its
-// credentials, which must be first. beat then has the client send a request, and the heartbeat
-// leaves behind that.
-func (w *packetConn) beat(xid int32) {
-	early := false
-	w.send(packet{xid: xid, op: opMulti}, heartbeat(xid), func() bool {
-		if early = !w.pastAuth; !early {
-			w.beating++
+	const anyVersion, noError, noOp = int32(-1), int32(-1), int32(-1)
+	check := encode(nil, int32(opCheck), byte(0), noError, "/", anyVersion, noOp, byte(1), noError)
+	w.send(opMulti, check, nil, func(code int32) {
+		c.beats.unanswered--
+		if code != codeConnectionLoss {
+			c.beaten(now)
 		}
-		return !early
 	})
-	if early {
-		go w.client.ping()
-	}
-}
-
-// heartbeat returns the packet: a Multi of one check of the root, which always exists. A Sync would
-// not do: a deposed leader that does not know it is deposed still answers it.
-func heartbeat(xid int32) []byte {
-	p := make([]byte, lengthSize)
-	word := func(n int32) { p = binary.BigEndian.AppendUint32(p, uint32(n)) }
-	header := func(op int32, done byte) { // of an operation in a Multi
-		word(op)
-		p = append(p, done)
-		word(-1)
-	}
-	word(xid)
-	word(opMulti)
-	header(opCheck, 0)
-	p = appendString(p, "/")
-	word(-1) // any version
-	header(-1, 1)
-	binary.BigEndian.PutUint32(p, uint32(len(p)-lengthSize))
-	return p
 }

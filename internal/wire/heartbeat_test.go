@@ -30,7 +30,7 @@ func (l *packetLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	*l.packets = append(*l.packets, written{time.Now(), bytes.Clone(p[lengthSize:]), xid, op})
 	l.mu.Unlock()
-	if xid <= xidBeat {
+	if xid <= ownXids && op == opMulti {
 		time.Sleep(l.slow) // virtual
 	}
 	return l.Conn.Write(p)
@@ -70,7 +70,7 @@ func (b *beatServer) heartbeats(from time.Time) (all []written) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.packets {
-		if w.xid <= xidBeat && !w.at.Before(from) {
+		if w.xid <= ownXids && w.op == opMulti && !w.at.Before(from) {
 			all = append(all, w)
 		}
 	}

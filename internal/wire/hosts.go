@@ -207,3 +207,18 @@ func (h *hosts) answered() {
 		x.hangs = 0
 	}
 }
+
+// sleep returns after d, or ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,8 +19,6 @@ import (
 
 const (
 	readBuffer = 32 << 10
-	// closeTimeout is how long a server may take to answer the client's request to end the session.
-	closeTimeout = time.Second
 	// throttlePause is how long an overloaded server gets no request again.
 	throttlePause = 100 * time.Millisecond
 	// refusalPause is how long a connection lasts on which credentials are refused: another server,
@@ -28,7 +28,7 @@ const (
 
 // A packetConn is one network connection as the client sees it. It inspects each packet that
 // passes. The client writes one packet per Write, and never from two goroutines at once. Between
-// them the packetConn sends requests of its own, see watches.
+// them the packetConn sends requests of its own: heartbeats, and those that set and remove watches.
 type packetConn struct {
 	net.Conn
 	client  *Conn
@@ -38,16 +38,14 @@ type packetConn struct {
 	in   *bufio.Reader // used by the reading goroutine only, like left
 	left int           // bytes of the current frame that the client has not read yet
 
-	sending sync.Mutex // makes pending's order that of the packets; lock order: sending, mu; readers do not take it
+	sending sync.Mutex // held while a packet is written; lock order: sending, client.mu
 
-	mu       sync.Mutex
+	// client.mu guards what follows.
 	phase    phase
-	pastAuth bool      // the client has sent a request other than credentials
-	asked    time.Time // when the handshake was sent
-	pending  pending
-	beating  int // heartbeats that are not answered yet
+	pastAuth bool             // the client has sent a request other than credentials
+	asked    time.Time        // when the handshake was sent
+	sent     map[int32]packet // by xid: the requests that are not answered yet
 	watches  watches
-	giveUp   time.Time // reads end at this time; zero: when the client says so
 }
 
 type phase int
@@ -59,13 +57,24 @@ const (
 	broken                 // an error was seen, the session is over, or it was closed
 )
 
+// A packet is a request that was sent.
+type packet struct {
+	op         int32
+	at         time.Time     // before it was written
+	createZxid *atomic.Int64 // receives the zxid of the reply; or nil
+	// answered is called once, by the goroutine that holds client.mu, with the code of the answer,
+	// or with codeConnectionLoss. It is nil for the client's requests.
+	answered func(code int32)
+}
+
 var errRefused = fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)
 
-// past is a deadline that ends reads and writes at once.
-var past = time.Unix(1, 0)
-
 func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) *packetConn {
-	return &packetConn{Conn: conn, client: c, address: address, limit: limit, in: bufio.NewReaderSize(conn, readBuffer)}
+	return &packetConn{
+		Conn: conn, client: c, address: address, limit: limit,
+		in:   bufio.NewReaderSize(conn, readBuffer),
+		sent: make(map[int32]packet),
+	}
 }
 
 // Write sends one packet. Once there is a session it never fails: the client learns of a lost
@@ -76,11 +85,12 @@ func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) 
 // answer, so the client's only goroutine would block there forever. Callers would also get the raw
 // network error instead of zk.ErrConnectionClosed.
 func (w *packetConn) Write(p []byte) (int, error) {
+	if _, op := request(p); op == opClose {
+		w.client.markClosed() // notifies the holders before the server ends the session
+	}
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	send := w.note(p)
-	w.client.tellClosed() // before the server is asked to end the session
-	n, err := w.Conn.Write(send)
+	n, err := w.Conn.Write(w.note(p))
 	if err == nil {
 		return n, nil
 	}
@@ -93,53 +103,47 @@ func (w *packetConn) Write(p []byte) (int, error) {
 // note inspects a packet before it is sent, so that the time it records is never later than the
 // server's. It returns what to send.
 func (w *packetConn) note(p []byte) (send []byte) {
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	c, now := w.client, time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch w.phase {
 	case fresh:
 		w.phase = handshake
 		w.asked = now
-		if resumedSession(p) == 0 {
+		p = bytes.Clone(p) // the client's
+		if int64At(p, sessionInRequest) == 0 {
 			// The client asks for what the last session was granted: the limits of one member would
 			// bind all later sessions.
-			p = asksFor(p, w.client.timeout)
+			binary.BigEndian.PutUint32(p[timeoutInRequest:], uint32(c.timeout.Milliseconds()))
 		} else {
-			p = resumesAt(p, w.client.zxid.Load())
+			// A server that has not applied what the client has seen must refuse it.
+			binary.BigEndian.PutUint64(p[zxidInRequest:], uint64(c.zxid.Load()))
 		}
 		// The client would wait 6.7 session timeouts here, and its second read has no deadline.
 		w.Conn.SetDeadline(now.Add(w.limit))
-		if w.client.quit.Err() != nil {
-			w.Conn.SetReadDeadline(past)
-		}
 	case running:
 		xid, op := request(p)
 		if !w.pastAuth && op != opSetAuth {
 			w.pastAuth = true
-			w.client.beatNow()
+			c.beatAt(now)
 		}
-		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.tracked(created(op, p))}
-		w.pending.push(sent)
+		if _, again := w.sent[xid]; !again { // pings have one xid: the answer is taken for that to the first
+			w.sent[xid] = packet{op: op, at: now, createZxid: c.tracked(created(op, p))}
+		}
 		p = w.watches.flag(op, p)
-		if op == opClose {
-			w.giveUp = now.Add(closeTimeout)
-			w.Conn.SetReadDeadline(w.giveUp)
-			w.client.beginClose()
-		}
 	}
 	return p
 }
 
 // Read returns the server's frames to the client, each after it has been inspected.
 func (w *packetConn) Read(p []byte) (int, error) {
-	w.mu.Lock()
-	phase := w.phase
-	w.mu.Unlock()
 	if w.left == 0 {
+		w.client.mu.Lock()
 		next := w.nextFrame
-		if phase == handshake {
+		if w.phase == handshake {
 			next = w.readHandshake
 		}
+		w.client.mu.Unlock()
 		if err := next(); err != nil {
 			err = w.client.at(w.address, err)
 			w.fail(err)
@@ -206,22 +210,26 @@ func (w *packetConn) readHandshake() error {
 	}
 	w.left = lengthSize + n
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	c := w.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if w.phase != handshake {
 		return net.ErrClosed
 	}
 	w.Conn.SetDeadline(time.Time{})
-	w.client.hosts.answered()
+	c.hosts.answered()
 	if session == 0 {
 		w.phase = broken
-		w.client.zxid.Store(0)
-		w.client.expire()
+		c.zxid.Store(0)
+		c.expire()
 		return nil
 	}
 	w.phase = running
-	w.client.connected(session, granted, w.asked)
-	if shortest := w.client.Timeout(); 0 < shortest && shortest < granted {
+	c.begin(session, granted, w.asked)
+	c.beatAt(time.Now())
+	shortest := c.Timeout()
+	c.hosts.timeout = shortest
+	if 0 < shortest && shortest < granted {
 		// The client must send its pings, and give up a silent server, by the timeout that counts.
 		binary.BigEndian.PutUint32(whole[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
@@ -231,7 +239,7 @@ func (w *packetConn) readHandshake() error {
 // handshakeError explains in the user's terms why the handshake failed.
 func (w *packetConn) handshakeError(err error) error {
 	switch {
-	case w.client.quit.Err() != nil:
+	case w.client.IsClosed():
 		return net.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.client.hosts.hung()
@@ -246,7 +254,7 @@ func (w *packetConn) handshakeError(err error) error {
 // The client reads its last zxid in one goroutine, to set its watches again after a reconnect,
 // while another goroutine stores the zxid of a reply: a data race, and a zxid that is too new loses
 // events. With the zxid hidden the client always states 0, so the server fires each of its watches
-// after a reconnect. The handshake states the real zxid, see resumesAt.
+// after a reconnect. The handshake states the real zxid, see note.
 func (w *packetConn) takeZxid(head []byte) {
 	if zxid := int64At(head, zxidInReply); zxid > 0 {
 		w.client.zxid.Store(zxid)
@@ -257,88 +265,106 @@ func (w *packetConn) takeZxid(head []byte) {
 // reply inspects a reply whose header has arrived, before the client sees it. forClient is false
 // for the answers to the packetConn's own requests, which the client must not see.
 func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
+	const header = lengthSize + replyHeader
 	xid, zxid, code := int32At(head, 4), int64At(head, zxidInReply), int32At(head, 16)
-	failed := code != 0
 	if xid == xidEvent {
-		return true, w.event(size)
+		whole, err := w.peek(header + size)
+		if err == nil {
+			err = w.event(whole[header:])
+		}
+		return true, err
 	}
-	w.mu.Lock()
-	p, ok := w.pending.pop(xid)
-	beat := ok && xid <= xidBeat
-	if beat {
-		w.beating--
-	}
-	w.mu.Unlock()
-	op := p.op
-	own := beat || xid == xidWatches || xid == xidUnwatch // answers to requests of the packetConn itself
 	if xid >= 0 {
 		w.takeZxid(head)
 	}
-
-	if !failed {
-		n := lengthSize + replyHeader + size
+	c := w.client
+	c.mu.Lock()
+	op := w.sent[xid].op
+	c.mu.Unlock()
+	if code == 0 {
+		n := header + size
 		if op != opMulti {
-			n = min(n, lengthSize+replyHeader+4)
+			n = min(n, header+4)
 		}
 		whole, err := w.peek(n)
+		if err == nil {
+			err = checkBody(op, size, whole[header:])
+		}
 		if err != nil {
 			return false, err
 		}
-		if err := checkBody(op, size, whole[lengthSize+replyHeader:]); err != nil {
-			return false, err
-		}
 	}
 
-	if ok {
-		if op != opPing {
-			w.client.Dropped.Store(code == codeThrottled)
-		}
-		if op == opClose && !failed {
-			w.client.closeConfirmed.Store(true)
-		}
-		if beat {
-			w.client.beaten(p.at)
-		}
-		if touches(op, code) {
-			w.client.answered(p.at, proves(op, code))
-		}
-		if p.createZxid != nil && !failed {
-			p.createZxid.Store(zxid)
-		}
+	c.mu.Lock()
+	p, ok := w.sent[xid]
+	delete(w.sent, xid)
+	if p.answered != nil {
+		p.answered(code)
+	}
+	if ok && touches(op, code) {
+		c.answered(p.at, proves(op, code))
+	}
+	c.mu.Unlock()
+	if ok && op != opPing {
+		c.Dropped.Store(code == codeThrottled)
+	}
+	if op == opClose && code == 0 {
+		c.closeConfirmed.Store(true)
+	}
+	if p.createZxid != nil && code == 0 {
+		p.createZxid.Store(zxid)
 	}
 	switch {
-	case ok && op == opSetAuth && failed:
-		w.client.refused(w.address)
-		return true, nil
-	case ok && !own && op == opSetWatches && failed:
+	case xid <= ownXids:
+		return false, nil
+	case op == opSetAuth && code != 0:
+		w.refused()
+	case op == opSetWatches && code != 0:
 		// The client would only log it, and its watches would never fire. It sets them again on the
 		// next connection.
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
-	case !ok || !own:
-		return true, nil
-	case beat: // a server that is overloaded has dropped it: the next one is due soon
-	case xid == xidWatches:
-		w.watchesSet(codeError(code))
-	case code == codeThrottled:
-		time.AfterFunc(throttlePause, p.resend)
-	case code == codeUnimplemented: // all other codes mean the same: the watch may have fired meanwhile
-		w.client.noRemoveWatches.Store(true)
 	}
-	return false, nil
+	return true, nil
 }
 
-// event passes an event to the packetConn's own watches, before the client sees it.
-func (w *packetConn) event(size int) error {
-	const header = lengthSize + replyHeader
-	whole, err := w.peek(header + size)
-	if err != nil {
-		return err
+// refused delays a server's refusal of credentials that were accepted before. When the client reads
+// the refusal it ends the connection and connects again at once; Connect fails. If the client has
+// watches, each such connection also leaves one of the client's goroutines, which waits with the
+// request that sets them again until a server accepts the credentials.
+func (w *packetConn) refused() {
+	c := w.client
+	if !c.returned.Load() {
+		return
 	}
-	kind, path, ok := watchEvent(whole[header:])
+	c.mu.Lock()
+	c.note(c.at(w.address, errRefused))
+	c.mu.Unlock()
+	sleep(c.quit, refusalPause)
+}
+
+// event fires the packetConn's own watches, before the client sees the event. A marker's creation
+// fires only the watch with that marker: the others fire by the deletion, which comes next.
+func (w *packetConn) event(body []byte) error {
+	path, _, ok := stringAt(body, 8) // behind the event's type and the state of the session
 	if !ok {
-		return fmt.Errorf("%w: event of %d bytes", errFrame, size)
+		return fmt.Errorf("%w: event of %d bytes", errFrame, len(body))
 	}
-	w.fireWatches(zk.EventType(kind), string(path))
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	e := &zk.Event{Type: zk.EventType(int32At(body, 0)), State: zk.StateConnected, Path: string(path)}
+	for _, watch := range slices.Clone(w.watches[e.Path]) {
+		if !watch.firedBy(e) {
+			continue
+		}
+		w.watches.remove(watch)
+		watch.fire(e)
+		switch {
+		case !watch.isSet && e.Type == zk.EventNodeDeleted && watch.kind == onNode:
+			watch.err = zk.ErrNoNode
+		case watch.isSet && watch.mark != "" && watch.mark != e.Path: // if it is not set, WatchNodes does that
+			go w.unwatch(watch.mark) // a goroutine that reads must not wait for room to write
+		}
+	}
 	return nil
 }
 
@@ -362,62 +388,113 @@ func (w *packetConn) enlarge(size int) {
 	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
 }
 
-// SetReadDeadline does not let the client extend the deadlines of the handshake and of a close.
-func (w *packetConn) SetReadDeadline(t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.phase < running:
-		return nil
-	case !w.giveUp.IsZero() && (t.IsZero() || t.After(w.giveUp)):
-		t = w.giveUp
+// send sends a request of the packetConn's own between those of the client, if there is a session
+// and ready, which may be nil and is called right before, returns true. answered is that of packet.
+func (w *packetConn) send(op int32, body []byte, ready func() bool, answered func(code int32)) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	c := w.client
+	c.mu.Lock()
+	sends := w.phase == running && !c.IsClosed() && (ready == nil || ready())
+	c.xid--
+	xid := c.xid
+	if sends {
+		w.sent[xid] = packet{op: op, at: time.Now(), answered: answered}
+	} else {
+		answered(codeConnectionLoss)
 	}
-	return w.Conn.SetReadDeadline(t)
+	c.mu.Unlock()
+	if !sends {
+		return
+	}
+	if _, err := w.Conn.Write(append(encode(nil, int32(8+len(body)), xid, op), body...)); err != nil {
+		w.fail(err)
+	}
 }
 
-// SetWriteDeadline does not let the client extend the deadline of the handshake.
+// anyWatches is the type of all watches on a node.
+const anyWatches int32 = 3
+
+// unwatch removes the watches on a marker or on another node, unless a waiter watches that again.
+func (w *packetConn) unwatch(path string) {
+	c := w.client
+	unwatched := func() bool { return len(w.watches[path]) == 0 && !c.noRemoveWatches.Load() }
+	w.send(opRemoveWatches, encode(nil, path, anyWatches), unwatched, func(code int32) {
+		switch code {
+		case codeThrottled: // the server has dropped the request
+			time.AfterFunc(throttlePause, func() { w.unwatch(path) })
+		case codeUnimplemented: // all other codes mean the same: the watch may have fired meanwhile
+			c.noRemoveWatches.Store(true)
+		}
+	})
+}
+
+// ping has the client make a request that any server answers from memory. From 3.8.4 on a client
+// without READ on the root gets a refusal, which is an answer.
+func (c *Conn) ping() error {
+	_, _, err := c.Exists("/")
+	if err == zk.ErrNoAuth {
+		return nil
+	}
+	return err
+}
+
+// SetReadDeadline does not let the client extend the deadline of the handshake.
+func (w *packetConn) SetReadDeadline(t time.Time) error {
+	return w.setDeadline(w.Conn.SetReadDeadline, t)
+}
+
+// SetWriteDeadline is like SetReadDeadline.
 func (w *packetConn) SetWriteDeadline(t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	return w.setDeadline(w.Conn.SetWriteDeadline, t)
+}
+
+func (w *packetConn) setDeadline(set func(time.Time) error, t time.Time) error {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
 	if w.phase < running {
 		return nil
 	}
-	return w.Conn.SetWriteDeadline(t)
-}
-
-// abort is called when the user has closed the client. It ends a handshake that hangs. A running
-// connection keeps closeTimeout for the client's request to end the session.
-func (w *packetConn) abort() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch w.phase {
-	case fresh, handshake:
-		w.Conn.SetReadDeadline(past)
-	case running:
-		if w.giveUp.IsZero() {
-			w.giveUp = time.Now().Add(closeTimeout)
-			w.Conn.SetReadDeadline(w.giveUp)
-		}
-	}
+	return set(t)
 }
 
 // Close is called by the client, several times.
 func (w *packetConn) Close() error {
 	w.fail(net.ErrClosed)
-	return w.Conn.Close()
+	return nil
 }
 
-// fail records that the connection has ended, before the client knows, and returns the phase it was
-// in.
+// fail ends the connection, before the client knows, and returns the phase it was in.
 func (w *packetConn) fail(err error) (was phase) {
-	w.mu.Lock()
+	c := w.client
+	c.mu.Lock()
 	was = w.phase
-	w.phase = broken
-	w.mu.Unlock()
-	if was != broken {
-		w.client.ended(w, was == running, err)
-		w.endWatches()
-		w.Conn.Close()
+	if w.phase = broken; was < running {
+		c.note(err)
 	}
+	if c.current == w {
+		c.disconnect()
+	}
+	w.watches.end()
+	for _, p := range w.sent {
+		if p.answered != nil {
+			p.answered(codeConnectionLoss)
+		}
+	}
+	w.watches, w.sent = nil, nil
+	c.mu.Unlock()
+	w.Conn.Close()
 	return was
+}
+
+// at adds the address to the error of an attempt, unless there is only one server: the
+// caller that reports the error names the servers.
+func (c *Conn) at(address string, err error) error {
+	if e, ok := err.(*net.OpError); ok {
+		err = e.Err // without the addresses
+	}
+	if slices.Equal(c.Servers, []string{address}) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", address, err)
 }

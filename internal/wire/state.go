@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"context"
+	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,9 +12,13 @@ import (
 // state is what a bare *zk.Conn does not expose: the session timeout that the server granted, the
 // number of reconnects, whether the connection is closed for good, and until when its session is
 // known to be alive. The packetConns and the client's events update it; the locks read it. All
-// methods may be called from any goroutine. None blocks, but that tellClosed calls the Monitor.
+// exported methods may be called from any goroutine. Callers of begin, disconnect, expire, answered,
+// beaten and note hold mu. Only markClosed blocks, because it calls the Monitor.
 type state struct {
 	now func() time.Time
+
+	quit  context.Context // done when the program has closed the connection
+	leave context.CancelFunc
 
 	// view is read without mu. It is replaced, never changed, so Alive costs one load and one read
 	// of the clock.
@@ -43,13 +50,12 @@ type view struct {
 	session int64
 	timeout time.Duration
 	base    time.Time // the deadline is base + timeout, see deadline and begin
-	wall    int64     // base in Unix nanoseconds, for the wall clock
-	closed  bool
 }
 
 // newState returns the state of a connection that has no session yet.
 func newState(now func() time.Time) *state {
 	s := &state{now: now, down: now(), changed: make(chan struct{})}
+	s.quit, s.leave = context.WithCancel(context.Background())
 	s.view.Store(&view{})
 	return s
 }
@@ -64,33 +70,28 @@ func newState(now func() time.Time) *state {
 // report. A shorter one than before counts from the handshake on, or, if a deposed leader has
 // answered that, not at all. So the deadline is the earlier of the two.
 func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.view.Load()
-	if old.closed {
+	if s.IsClosed() {
 		return
 	}
+	old := s.view.Load()
 	resumed := session == old.session
 	if resumed {
 		granted = min(granted, old.timeout)
 	}
-	s.deadline = deadline{timeout: granted}
-	s.down = time.Time{}
 	next := view{
 		epoch:   old.epoch + 1,
 		session: session,
 		timeout: granted,
 		base:    sent,
-		wall:    sent.UnixNano(),
 	}
-	shorter := old.timeout - granted
+	s.deadline = deadline{timeout: granted}
 	if resumed {
 		s.deadline.handshake = &answer{sent, s.now()}
-		if base := old.base.Add(shorter); base.Before(sent) {
+		if base := old.base.Add(old.timeout - granted); base.Before(sent) {
 			next.base = base
 		}
-		next.wall = min(old.wall+int64(shorter), next.wall)
 	}
+	s.down = time.Time{}
 	s.view.Store(&next)
 	s.wake()
 	s.check()
@@ -105,22 +106,9 @@ func (s *state) check() {
 
 // disconnect records that the connection is down. The session and its deadline stay.
 func (s *state) disconnect() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.disconnectLocked()
-}
-
-func (s *state) disconnectLocked() {
-	if s.down.IsZero() {
-		s.goDown()
-		s.wake()
-	}
-}
-
-// goDown records since when there is no connection; caller holds mu.
-func (s *state) goDown() {
 	if s.down.IsZero() {
 		s.down = s.now()
+		s.wake()
 	}
 }
 
@@ -141,30 +129,39 @@ func (s *state) LastFailure() error {
 
 // expire records that the server answered that the session is over.
 func (s *state) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	old := s.view.Load()
 	if old.session == 0 {
 		return
 	}
-	s.goDown()
+	s.disconnect()
 	s.view.Store(&view{epoch: old.epoch, timeout: old.timeout})
 	s.wake()
 	s.check()
 }
 
-// markClosed records that the application closed the connection. It is final: later updates are
-// ignored.
+// markClosed records that the program has closed the connection, and returns when the holds have
+// been notified. It is final: later updates are ignored.
 func (s *state) markClosed() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.view.Load()
-	if old.closed {
-		return
+	if !s.IsClosed() {
+		s.disconnect()
+		old := s.view.Load()
+		s.view.Store(&view{epoch: old.epoch, timeout: old.timeout})
+		s.leave()
+		close(s.changed) // and not replaced: Changed stays closed
 	}
-	s.goDown()
-	s.view.Store(&view{epoch: old.epoch, timeout: old.timeout, closed: true})
-	close(s.changed) // and not replaced: Changed stays closed
+	m := s.monitor
+	s.mu.Unlock()
+	if m != nil {
+		m.Check()
+	}
+}
+
+// note records why an attempt failed, for the errors of calls that end meanwhile.
+func (s *state) note(err error) {
+	if !s.IsClosed() && !errors.Is(err, net.ErrClosed) {
+		s.failure = err
+	}
 }
 
 // Monitored returns the Monitor that the first call has made. make must not call the Conn.
@@ -177,32 +174,21 @@ func (s *state) Monitored(make func() Monitor) Monitor {
 	return s.monitor
 }
 
-// tellClosed returns when the holds have been told, if the connection was closed.
-func (s *state) tellClosed() {
-	if !s.IsClosed() {
-		return
-	}
-	s.mu.Lock()
-	m := s.monitor
-	s.mu.Unlock()
-	if m != nil {
-		m.Check()
-	}
-}
-
 // answered records that the answer to a packet, sent at sent on the present connection, has just
 // been read. quorum says that the request needed the quorum, and that the quorum has answered it,
 // if only by a refusal.
 func (s *state) answered(sent time.Time, quorum bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.failure = nil
 	v := s.view.Load()
 	if v.session == 0 {
 		return
 	}
 	if quorum {
-		s.extend(v, s.deadline.proved(sent))
+		if base := s.deadline.proved(sent); base.After(v.base) {
+			next := *v
+			next.base = base
+			s.view.Store(&next)
+		}
 	}
 	s.deadline.answered(sent, s.now())
 }
@@ -210,8 +196,6 @@ func (s *state) answered(sent time.Time, quorum bool) {
 // beaten records that a heartbeat, sent at sent, has just been answered. It is called before
 // answered.
 func (s *state) beaten(sent time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := s.now()
 	v := s.view.Load()
 	s.latency, s.margin = now.Sub(sent), v.base.Add(v.timeout).Sub(now)
@@ -223,16 +207,6 @@ func (s *state) Heartbeat() (latency, margin time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.latency, s.margin
-}
-
-// extend publishes a later base; caller holds mu.
-func (s *state) extend(v *view, base time.Time) {
-	if !base.After(v.base) {
-		return
-	}
-	next := *v
-	next.base, next.wall = base, base.UnixNano()
-	s.view.Store(&next)
 }
 
 // wake closes the channel that Changed returned, and makes a new one; caller holds mu.
@@ -255,7 +229,7 @@ func (s *state) Timeout() time.Duration { return s.view.Load().timeout }
 
 // IsClosed reports whether the application closed the connection. A closed connection never works
 // again.
-func (s *state) IsClosed() bool { return s.view.Load().closed }
+func (s *state) IsClosed() bool { return s.quit.Err() != nil }
 
 // Deadline returns the time until which the session is known to be alive, or the zero time if it is
 // not the current session. It is for timers. A timer follows only the monotonic clock, so decisions
@@ -280,7 +254,7 @@ func (s *state) Alive(session int64) bool {
 		return false
 	}
 	now := s.now()
-	return now.Sub(v.base) < v.timeout && time.Duration(now.UnixNano()-v.wall) < v.timeout
+	return now.Sub(v.base) < v.timeout && now.Round(0).Sub(v.base.Round(0)) < v.timeout
 }
 
 // Changed returns a channel that is closed at the next change: connected, disconnected, expired,

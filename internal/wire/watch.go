@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -17,13 +19,125 @@ type Watch struct {
 	Data []byte   // of WatchData; do not change them
 	Stat *zk.Stat // of WatchData; of WatchChildren, if the directory exists
 
-	conn   *packetConn
-	kind   watchKind
-	mark   string // the release marker that also fires it, or ""
-	set    *setting
-	absent bool // of WatchNodes: the node did not exist; not written after set.done is closed
-	event  atomic.Pointer[zk.Event]
-	bells  []*Bell // of the waiters; conn.mu guards it
+	conn  *packetConn
+	kind  watchKind
+	mark  string                   // the release marker that also fires it, or ""
+	set   chan struct{}            // closed when the request that sets it is answered, or lost
+	err   error                    // of that request; zk.ErrNoNode: the node did not exist
+	event atomic.Pointer[zk.Event] // that has fired it
+
+	// client.mu guards what follows.
+	isSet bool               // set is closed
+	bells map[*Bell]struct{} // of the waiters
+}
+
+// watchKind is how a watch was set.
+type watchKind int
+
+const (
+	onNode watchKind = iota // set by WatchNodes
+	onData
+	onChildren
+)
+
+// watches are the watches of a packetConn that have not fired, by path and by release marker.
+type watches map[string][]*Watch
+
+// find returns a watch of one of these kinds on a node, or nil.
+func (s watches) find(path, mark string, kinds ...watchKind) *Watch {
+	for _, w := range s[path] {
+		if w.mark == mark && slices.Contains(kinds, w.kind) {
+			return w
+		}
+	}
+	return nil
+}
+
+func (w *packetConn) addWatch(path, mark string, kind watchKind, set chan struct{}) *Watch {
+	watch := &Watch{Path: path, conn: w, kind: kind, mark: mark, set: set}
+	if w.watches == nil {
+		w.watches = make(watches)
+	}
+	w.watches[path] = append(w.watches[path], watch)
+	if mark != "" {
+		w.watches[mark] = append(w.watches[mark], watch)
+	}
+	return watch
+}
+
+func (s watches) remove(w *Watch) {
+	for _, path := range []string{w.Path, w.mark} {
+		if left := slices.DeleteFunc(s[path], func(o *Watch) bool { return o == w }); len(left) > 0 {
+			s[path] = left
+		} else {
+			delete(s, path)
+		}
+	}
+}
+
+// setOver ends the request that sets some watches.
+func (s watches) setOver(batch []*Watch, err error) {
+	for _, w := range batch {
+		if w.isSet, w.err = true, cmp.Or(err, w.err); err != nil {
+			s.remove(w)
+		}
+	}
+	close(batch[0].set)
+}
+
+// end fires all watches when their connection ends.
+func (s watches) end() {
+	for path, all := range s {
+		e := &zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: zk.ErrConnectionClosed}
+		for _, w := range all {
+			w.fire(e)
+		}
+	}
+}
+
+// flag returns what to send for a request of the client: with the flag that sets a watch, if it
+// reads a node for one of the watches that are being set.
+func (s watches) flag(op int32, p []byte) []byte {
+	path, _, _ := stringAt(p, 12) // behind length, xid and operation
+	for _, w := range s[string(path)] {
+		reads := op == opGetData && w.kind == onData || (op == opGetChildren2 || op == opExists) && w.kind == onChildren
+		if reads && !w.isSet {
+			p = bytes.Clone(p) // the client's
+			p[len(p)-1] = 1
+			break
+		}
+	}
+	return p
+}
+
+// firedBy reports whether an event is for the watch.
+func (w *Watch) firedBy(e *zk.Event) bool {
+	switch {
+	case e.Path != w.Path: // it is that of the marker
+		return e.Type == zk.EventNodeCreated
+	case e.Type == zk.EventNodeDeleted:
+		return true
+	case e.Type == zk.EventNodeDataChanged:
+		return w.kind != onChildren
+	}
+	return w.kind == onChildren
+}
+
+// fire stores the event and wakes the waiters.
+func (w *Watch) fire(e *zk.Event) {
+	w.event.CompareAndSwap(nil, e)
+	for b := range w.bells {
+		b.ring()
+	}
+	w.bells = nil
+}
+
+// await returns the watch when it is set, or the error of the request, or zk.ErrNoNode.
+func (w *Watch) await() (*Watch, error) {
+	if <-w.set; w.err != nil {
+		return nil, w.err
+	}
+	return w, nil
 }
 
 // Fired returns the event that has fired the watch, if one has.
@@ -38,50 +152,20 @@ func (w *Watch) Fired() (zk.Event, bool) {
 // event: the server withholds the event while the client may not read the node, and has removed
 // the watch. The next caller sets another watch. It is not for a watch with a release marker.
 func (w *Watch) Miss() {
-	w.conn.mu.Lock()
-	defer w.conn.mu.Unlock()
-	w.conn.watches.remove(w)
-	w.fire(new(zk.Event))
+	w.conn.client.mu.Lock()
+	defer w.conn.client.mu.Unlock()
+	w.miss()
 }
 
-// Drop removes a watch for which no goroutine waits, and reports whether the watch has ended. It
-// fires the watch as Miss does: whoever uses it later sets another. A server before 3.5 keeps the
-// watch until it fires, and so does any server if the process has another watch on the node. Drop
-// is not for a watch with a release marker.
-func (w *Watch) Drop() bool {
-	w.conn.mu.Lock()
-	defer w.conn.mu.Unlock()
-	switch w.sweep(); {
-	case w.event.Load() != nil:
-		return true
-	case len(w.bells) > 0:
-		return false
-	}
+func (w *Watch) miss() {
 	w.conn.watches.remove(w)
 	w.fire(new(zk.Event))
-	watchType := uint32(dataWatches)
-	if w.kind == onChildren && w.Stat != nil {
-		watchType = childWatches
-	}
-	if !w.conn.client.noRemoveWatches.Load() {
-		go w.conn.unwatch(w.Path, watchType)
-	}
-	return true
-}
-
-// fire stores the event and wakes the waiters; caller holds conn.mu.
-func (w *Watch) fire(e *zk.Event) {
-	w.event.CompareAndSwap(nil, e)
-	for _, b := range w.bells {
-		b.ring()
-	}
-	w.bells = nil
 }
 
 // A Bell wakes one waiter.
 type Bell struct {
-	rings chan struct{}
-	left  atomic.Bool // no goroutine waits for it any more
+	rings   chan struct{}
+	watches []*Watch
 }
 
 func (b *Bell) ring() {
@@ -94,37 +178,33 @@ func (b *Bell) ring() {
 // NewBell returns a bell that rings when one of the watches fires, and now if one has fired. A nil
 // watch never fires. The waiter must call Leave.
 func NewBell(watches ...*Watch) *Bell {
-	b := &Bell{rings: make(chan struct{}, 1)}
-	for _, w := range watches {
-		if w != nil {
-			w.add(b)
+	b := &Bell{rings: make(chan struct{}, 1), watches: watches}
+	b.each(func(w *Watch) {
+		if w.event.Load() != nil {
+			b.ring()
+			return
 		}
-	}
+		if w.bells == nil {
+			w.bells = make(map[*Bell]struct{})
+		}
+		w.bells[b] = struct{}{}
+	})
 	return b
 }
 
-// add has the bell rung when the watch fires. Before the list of bells grows, those that were left
-// are removed from it: the watch may outlive many waiters.
-func (w *Watch) add(b *Bell) {
-	w.conn.mu.Lock()
-	defer w.conn.mu.Unlock()
-	if w.event.Load() != nil {
-		b.ring()
-		return
+// each calls f with each watch, locked.
+func (b *Bell) each(f func(*Watch)) {
+	for _, w := range b.watches {
+		if w != nil {
+			w.conn.client.mu.Lock()
+			f(w)
+			w.conn.client.mu.Unlock()
+		}
 	}
-	if len(w.bells) == cap(w.bells) {
-		w.sweep()
-	}
-	w.bells = append(w.bells, b)
-}
-
-// sweep removes the bells that were left; caller holds conn.mu.
-func (w *Watch) sweep() {
-	w.bells = slices.DeleteFunc(w.bells, func(b *Bell) bool { return b.left.Load() })
 }
 
 // Leave says that no goroutine waits for the bell any more.
-func (b *Bell) Leave() { b.left.Store(true) }
+func (b *Bell) Leave() { b.each(func(w *Watch) { delete(w.bells, b) }) }
 
 // Wait returns true when the bell has rung since the last Wait, and false when late yields or ctx
 // ends.

@@ -15,13 +15,25 @@ import (
 )
 
 // runningConn is a packetConn with a session and without a network connection.
-func runningConn() *packetConn { return &packetConn{phase: running} }
+func runningConn() *packetConn {
+	return &packetConn{phase: running, client: &Conn{state: newState(time.Now)}, sent: make(map[int32]packet)}
+}
+
+// shares is share for paths that fit into one request.
+func (w *packetConn) shares(paths []string, mark string) (all, batch []*Watch) {
+	all, batch, _ = w.share(nil, paths, mark)
+	return all, batch
+}
+
+// fires has the packetConn receive an event.
+func (w *packetConn) fires(e zk.EventType, path string) {
+	_ = w.event(encode(nil, int32(e), int32(zk.StateConnected), path))
+}
 
 // live returns how many goroutines wait for a watch.
 func (w *Watch) live() (n int) {
-	w.conn.mu.Lock()
-	defer w.conn.mu.Unlock()
-	w.sweep()
+	w.conn.client.mu.Lock()
+	defer w.conn.client.mu.Unlock()
 	return len(w.bells)
 }
 
@@ -29,8 +41,8 @@ func TestWaitersOfTwoWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := runningConn()
-		all, _ := p.share([]string{"/a", "/b"}, "")
-		all[0].set.end(nil)
+		all, batch := p.shares([]string{"/a", "/b"}, "")
+		p.watches.setOver(batch, nil)
 		waiting := func(want ...int) {
 			t.Helper()
 			synctest.Wait()
@@ -59,7 +71,7 @@ func TestWaitersOfTwoWatches(t *testing.T) {
 				t.Error("woken without an event")
 			}
 		}
-		p.fireWatches(zk.EventNodeDeleted, "/b")
+		p.fires(zk.EventNodeDeleted, "/b")
 		waiting(0, 0)
 		if !<-woken {
 			t.Error("not woken by the event")
@@ -77,15 +89,15 @@ func TestWaitersOfTwoWatches(t *testing.T) {
 func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 	t.Parallel()
 	p := runningConn()
-	all, _ := p.share([]string{"/a"}, "")
+	all, _ := p.shares([]string{"/a"}, "")
 	stays := NewBell(all...)
 	for range 10_000 {
 		NewBell(all...).Leave()
 	}
-	if n := cap(all[0].bells); n > 8 {
+	if n := len(all[0].bells); n > 1 {
 		t.Errorf("%d bells", n)
 	}
-	p.fireWatches(zk.EventNodeDeleted, "/a")
+	p.fires(zk.EventNodeDeleted, "/a")
 	if !stays.Wait(t.Context(), nil) {
 		t.Error("not woken")
 	}
@@ -95,23 +107,22 @@ func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 	t.Parallel()
 	p := runningConn()
-	all, batches := p.share([]string{"/a", "/b", "/c"}, "/a-mark")
-	if len(batches) != 1 || len(batches[0]) != 3 {
-		t.Fatalf("batches: %v", batches)
+	all, batch := p.shares([]string{"/a", "/b", "/c"}, "/a-mark")
+	if len(batch) != 3 {
+		t.Fatalf("batch: %v", batch)
 	}
-	p.watches.sent = batches
-	p.watchesSet(nil)
-	p.fireWatches(zk.EventNodeCreated, "/a-mark")
-	p.fireWatches(zk.EventNodeDeleted, "/a")
-	p.fireWatches(zk.EventNodeDataChanged, "/b")
+	p.watches.setOver(batch, nil)
+	p.fires(zk.EventNodeCreated, "/a-mark")
+	p.fires(zk.EventNodeDeleted, "/a")
+	p.fires(zk.EventNodeDataChanged, "/b")
 	all[2].Miss()
-	p.fireWatches(zk.EventNodeDeleted, "/c")
+	p.fires(zk.EventNodeDeleted, "/c")
 	for i, want := range []zk.EventType{zk.EventNodeCreated, zk.EventNodeDataChanged, 0} {
 		if e, fired := all[i].Fired(); !fired || e.Type != want {
 			t.Errorf("watch %d: %v, %+v, want %v", i, fired, e, want)
 		}
 	}
-	if n := len(p.watches.of) + len(p.watches.marks); n != 0 {
+	if n := len(p.watches); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -120,12 +131,12 @@ func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 // on the next connection.
 func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
 	t.Parallel()
-	c := &Conn{state: newState(time.Now)}
 	p := runningConn()
+	c := p.client
 	c.current = p
 	w, err := c.watchReading("/a", func(*Watch) error {
-		p.phase = broken
-		p.endWatches()
+		p.Conn = &recordedConn{}
+		p.fail(net.ErrClosed)
 		return nil
 	}, onData)
 	if w != nil || !errors.Is(err, zk.ErrConnectionClosed) {
@@ -144,7 +155,7 @@ func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
 		}
 		return paths
 	}
-	_, _ = p.share(paths(0), "")
+	_, _ = p.shares(paths(0), "")
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -153,8 +164,8 @@ func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
 	}
 	before := heap()
 	for i := range waiters {
-		if _, batches := p.share(paths(i+1), ""); len(batches) != 1 || len(batches[0]) != 1 {
-			t.Fatalf("%d batches are not set yet", len(batches))
+		if _, batch := p.shares(paths(i+1), ""); len(batch) != 1 {
+			t.Fatalf("%d watches are not set yet", len(batch))
 		}
 	}
 	if each := (heap() - before) / waiters; each > 1<<10 {
@@ -174,6 +185,8 @@ func (c *recordedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (c *recordedConn) Close() error { return nil }
+
 // An event of an earlier watch may fire a watch before the request that sets it has left. The
 // server then sets the watch on the mark after the packetConn knows that the node is gone.
 func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
@@ -181,17 +194,17 @@ func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &recordedConn{}
 		p := runningConn()
-		p.Conn, p.client = c, &Conn{state: newState(time.Now)}
-		_, batches := p.share([]string{"/a"}, "/a-released")
-		p.fireWatches(zk.EventNodeDeleted, "/a")
+		p.Conn = c
+		_, batch := p.shares([]string{"/a"}, "/a-released")
+		p.fires(zk.EventNodeDeleted, "/a")
 		synctest.Wait()
 		if len(c.packets) > 0 {
 			t.Error("a request was sent ahead of the one that sets the watch")
 		}
-		p.watches.sent = batches
-		p.watchesSet(nil)
+		p.setWatches(batch)
+		p.sent[p.client.xid].answered(0)
 		synctest.Wait()
-		if len(c.packets) != 1 || !bytes.Contains(c.packets[0], []byte("/a-released")) {
+		if len(c.packets) != 2 || !bytes.Contains(c.packets[1], []byte("/a-released")) {
 			t.Errorf("sent %q, want one request that removes the watch on the mark", c.packets)
 		}
 	})

@@ -294,29 +294,6 @@ func TestSoundBodies(t *testing.T) {
 	}
 }
 
-// Credentials are answered out of order; everything else in order.
-func TestPending(t *testing.T) {
-	var q pending
-	for i := range int32(1000) {
-		q.push(packet{xid: 2 * i, op: 1})
-		q.push(packet{xid: 2*i + 1, op: opSetAuth})
-		if p, ok := q.pop(-7); ok || p.op != 0 {
-			t.Fatal("found what was not sent")
-		}
-		if p, ok := q.pop(2*i + 1); !ok || p.op != opSetAuth {
-			t.Fatal("credentials not found")
-		}
-		if i >= 10 {
-			if p, ok := q.pop(2 * (i - 10)); !ok || p.xid != 2*(i-10) {
-				t.Fatal("request not found")
-			}
-		}
-	}
-	if len(q.sent)-q.head != 10 || cap(q.sent) > 64 {
-		t.Errorf("%d left, room for %d", len(q.sent)-q.head, cap(q.sent))
-	}
-}
-
 // An expiry is an answer with session 0; a new session follows.
 func TestExpired(t *testing.T) {
 	t.Parallel()
@@ -412,7 +389,7 @@ func TestWatchNodesRefused(t *testing.T) {
 	})
 }
 
-// Answers do not identify their request: they come in the order of the requests.
+// Each of two requests that are under way gets its own answer.
 func TestTwoWatchNodesAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -420,17 +397,19 @@ func TestTwoWatchNodesAtOnce(t *testing.T) {
 		f := newFakeServer(t)
 		order := make(chan string, 2)
 		f.packet = func(p []byte) {
-			if int32At(p, 0) == xidWatches {
+			if int32At(p, 4) == opSetWatches {
 				order <- string(p[path+4 : path+6])
 			}
 		}
-		asked := 0
+		var first int32
 		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
 			if op != opSetWatches {
 				return false
 			}
-			if asked++; asked == 2 {
-				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(-127))))
+			if first == 0 {
+				first = xid
+			} else {
+				c.Write(frame(slices.Concat(word(first), make([]byte, 8), word(-127))))
 				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
 				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
 				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/b"))))
@@ -470,7 +449,7 @@ func TestMarksOnAnOldServer(t *testing.T) {
 		removed := make(chan struct{}, 4)
 		f := newFakeServer(t)
 		f.packet = func(p []byte) {
-			if int32At(p, 0) == xidWatches {
+			if int32At(p, 4) == opSetWatches {
 				const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
 				marks <- int32At(p, path+4+int(int32At(p, path)))
 			}

@@ -118,25 +118,24 @@ var mutants = []mutant{
 	},
 	// Invariant 12: the heartbeat is a Multi of checks, on time, and counts from before its write.
 	{
-		name: "heartbeat-by-a-sync", pkg: "internal/wire", in: "packetConn.beat",
+		name: "heartbeat-by-a-sync", pkg: "internal/wire", in: "Conn.beat",
 		why: "a leader that was deposed and does not know still answers it",
-		old: `w.send(packet{xid: xid, op: opMulti}, heartbeat(xid), func() bool {`,
-		new: `sync := append([]byte{0, 0, 0, 13}, heartbeat(xid)[lengthSize:lengthSize+4]...)
-	sync = append(sync, 0, 0, 0, 9, 0, 0, 0, 1, '/')
-	w.send(packet{xid: xid, op: opDelete}, sync, func() bool {`,
+		old: `w.send(opMulti, check,`,
+		new: `check = encode(nil, "/")
+	w.send(9, check,`,
 		test: "internal/zkclient TestHeartbeatsAreSentWhileLeasesLive", world: "any",
 	},
 	{
 		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.send",
 		why: "a server that has received it at once, and stops, has counted since then",
-		old: `as.at = time.Now()`, new: `as.at = time.Now().Add(time.Millisecond)`,
+		old: `at: time.Now()`, new: `at: time.Now().Add(time.Millisecond)`,
 		test: "internal/wire TestAHeartbeatCountsFromBeforeItWasWritten",
 	},
 	{
-		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire",
+		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why:  "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
-		old:  `if early = !w.pastAuth; !early {`,
-		new:  `if early = !w.pastAuth || w.beating > 0; !early {`,
+		old:  `w != nil && w.pastAuth`,
+		new:  `w != nil && w.pastAuth && c.beats.unanswered == 0`,
 		test: ". TestAFarServerCostsNoHold",
 	},
 	// Guarantee 1 of docs/reference/guarantees.md: exclusion.
@@ -182,8 +181,8 @@ var mutants = []mutant{
 	{
 		name: "deadline-from-the-last-heartbeat", pkg: "internal/wire",
 		why:  "a follower that stops right after its answer takes the last touch with it",
-		old:  `s.extend(v, s.deadline.proved(sent))`,
-		new:  "s.deadline.proved(sent)\n\t\ts.extend(v, sent)",
+		old:  `base := s.deadline.proved(sent); base`,
+		new:  `base := sent; base`,
 		test: "internal/wire TestDeadlineAgainstModel", world: "any",
 	},
 	{
@@ -272,7 +271,7 @@ var mutants = []mutant{
 	{
 		name: "watches-outlive-their-connection", pkg: "internal/wire",
 		why: "a waiter waits for an event that no server will send",
-		old: "w.endWatches()", new: "",
+		old: "w.watches.end()", new: "",
 		test: "internal/wire TestWatchNodes", world: "any",
 	},
 	{

@@ -23,7 +23,7 @@ var Shortcuts = []Shortcut{
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
 	}},
 	{"watches by one request", []Patch{{
-		Pkg: "internal/wire", In: "packetConn.share", Old: "size > mostWatches {", New: "size > 0 {",
+		Pkg: "internal/wire", In: "packetConn.share", Old: "size < mostWatches {", New: "size == 0 {",
 	}}},
 	{"token from the header", []Patch{{
 		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",

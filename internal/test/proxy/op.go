@@ -104,9 +104,9 @@ func parseRequest(body []byte) Request {
 	return r
 }
 
-// watches: the client numbers what it sends itself, wire does not.
+// watches: the client counts its requests upwards from 1, wire counts its own downwards.
 func (r *Request) watches(d *jute.Decoder) {
-	if r.xid != jute.XidSetWatches {
+	if r.xid >= 0 {
 		r.set(WatchesOp)
 		return
 	}

@@ -18,11 +18,9 @@ var Tiers = [][]string{
 	{ // recipes
 		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu",
 	},
-	{"wire.packetConn.sending"}, // a Close ends all holds under it
 	{"zkclient.monitor.telling"},
 	{"hold.listeners.telling"},
-	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu"},
-	{"wire.packetConn.mu"},
+	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu", "wire.packetConn.sending"},
 	{"wire.state.mu"},
 }
 
