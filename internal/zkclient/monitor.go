@@ -26,10 +26,9 @@ type Lease struct {
 type monitor struct {
 	client *Client
 
-	telling sync.Mutex // held while losses are reported: a second Check waits for the first
-	mu      sync.Mutex
-	leases  map[*Lease]struct{}
-	timer   *time.Timer // nil before the first OnLoss
+	mu     sync.Mutex // guards what follows, and Lease.lose
+	leases map[*Lease]struct{}
+	timer  *time.Timer // nil before the first OnLoss
 }
 
 // Keep begins a lease.
@@ -48,8 +47,9 @@ func (c *Client) Keep(session int64) *Lease {
 	return l
 }
 
-// OnLoss registers lose, which the monitor calls at most once, on another goroutine, when the
-// session must be considered lost.
+// OnLoss registers lose, which the monitor calls on another goroutine when the session must be
+// considered lost, and again in each later Check until the lease ends. Each call must return when
+// the loss has been reported, also if another goroutine reports it.
 func (l *Lease) OnLoss(lose func(error)) {
 	m := &l.client.monitor
 	m.mu.Lock()
@@ -106,26 +106,20 @@ func (m *monitor) schedule() {
 	}
 }
 
-// Check reports the loss to the leases of sessions that are over, and sets the timer. When it
-// returns, the reports that another call has begun are complete, too.
+// Check reports the loss to the leases of sessions that are over, and sets the timer.
 func (m *monitor) Check() {
-	m.telling.Lock()
-	defer m.telling.Unlock()
 	var lost []func()
-	remains := false
 	m.mu.Lock()
+	remains := false
 	for l := range m.leases {
-		if l.lose == nil {
-			continue
-		}
 		why := l.Alive() // takes no lock
-		if why == nil {
+		switch lose := l.lose; {
+		case lose == nil:
+		case why == nil:
 			remains = true
-			continue
+		default:
+			lost = append(lost, func() { lose(why) })
 		}
-		lose := l.lose
-		l.lose = nil
-		lost = append(lost, func() { lose(why) })
 	}
 	if remains {
 		m.schedule()

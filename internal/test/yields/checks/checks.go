@@ -18,7 +18,6 @@ var Tiers = [][]string{
 	{ // recipes
 		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu",
 	},
-	{"zkclient.monitor.telling"},
 	{"hold.listeners.telling"},
 	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu", "wire.packetConn.sending"},
 	{"wire.state.mu"},
