@@ -50,8 +50,8 @@ const (
 
 const (
 	xidEvent = -1
-	// ownXids is above the xids of the packetConns' own requests. They count down from it, and never
-	// begin again: a server must not take a request that the session has sent by way of another
+	// ownXids is above the xids of the packetConns' own requests, which count down and never begin
+	// again. Otherwise a server could take a request that the session has sent through another
 	// server, and that is committed only now, for a request of this connection.
 	ownXids = -1000
 
@@ -72,8 +72,8 @@ var errFrame = errors.New("malformed frame from the server")
 func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// stringAt reads a string, with its length in front, and returns where it ends. ok is false if not
-// all of it is there.
+// stringAt reads a string, with its length in front, and returns where it ends. ok is false if b
+// ends before it.
 func stringAt(b []byte, at int) (s []byte, end int, ok bool) {
 	if len(b) < at+4 {
 		return nil, 0, false
@@ -108,8 +108,8 @@ func encode(p []byte, values ...any) []byte {
 	return p
 }
 
-// connectReply reads the answer to the handshake, length included. Session 0 means that the session has
-// expired.
+// connectReply reads the answer to the handshake, length included. Session 0 means that the session
+// has expired.
 func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	n := len(b) - lengthSize
 	if n < minHandshake {

@@ -16,8 +16,8 @@ const (
 	// A connection that lived shorter than settled does not reset the pauses. Otherwise a server
 	// that disconnects its clients would get a thousand connections a second.
 	settled = time.Second
-	// A server that did not answer within its limit is avoided for avoidance times that limit, while
-	// there are other servers.
+	// A server that did not answer within its limit is avoided for avoidance times that limit,
+	// while there are other servers.
 	avoidance = 4
 	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
 	// server answers in milliseconds. A server that is just starting was seen to leave a handshake

@@ -388,8 +388,8 @@ func (w *packetConn) enlarge(size int) {
 	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
 }
 
-// send sends a request of the packetConn's own between those of the client, if there is a session
-// and ready, which may be nil and is called right before, returns true. answered is that of packet.
+// send sends a request of the packetConn's own between the client's requests, if there is a session
+// and ready, which may be nil and is called right before, returns true. For answered see packet.
 func (w *packetConn) send(op int32, body []byte, ready func() bool, answered func(code int32)) {
 	w.sending.Lock()
 	defer w.sending.Unlock()

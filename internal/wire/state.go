@@ -12,8 +12,8 @@ import (
 // state is what a bare *zk.Conn does not expose: the session timeout that the server granted, the
 // number of reconnects, whether the connection is closed for good, and until when its session is
 // known to be alive. The packetConns and the client's events update it; the locks read it. All
-// exported methods may be called from any goroutine. Callers of begin, disconnect, expire, answered,
-// beaten and note hold mu. Only markClosed blocks, because it calls the Monitor.
+// exported methods may be called from any goroutine. Callers of begin, disconnect, expire,
+// answered, beaten and note hold mu. Only markClosed blocks, because it calls the Monitor.
 type state struct {
 	now func() time.Time
 

@@ -113,7 +113,7 @@ func (s watches) flag(op int32, p []byte) []byte {
 // firedBy reports whether an event is for the watch.
 func (w *Watch) firedBy(e *zk.Event) bool {
 	switch {
-	case e.Path != w.Path: // it is that of the marker
+	case e.Path != w.Path: // an event of the marker
 		return e.Type == zk.EventNodeCreated
 	case e.Type == zk.EventNodeDeleted:
 		return true

@@ -18,11 +18,11 @@ import (
 //   - WatchData and WatchChildren have the client read the node. The packetConn sets the flag in
 //     that request that asks the server for a watch.
 //
-// A release marker, mark for short, is a node that is created and deleted in the same transaction
-// that deletes the node it belongs to, so no client ever reads it. But a waiter that watches for its
-// creation gets an event, and so knows that the owner deleted the node. Watching both takes no more
-// requests than watching one. A server keeps a watch for the creation of a node until the node is
-// created. So when a node is deleted without its mark, the packetConn removes that watch
+// A release marker, mark for short, is a node that is created and deleted by the transaction that
+// deletes the node it belongs to, so no client ever reads it. But a waiter that watches for its
+// creation receives an event, and so knows that the owner deleted the node. Watching both takes no
+// more requests than watching one. A server keeps a watch for the creation of a node until the node
+// is created. So when a node is deleted without its mark, the packetConn removes that watch
 // (RemoveWatches, in servers from 3.5 on; on older ones no more marks are watched).
 
 // mostWatches bounds the bytes of the paths in one request, because the server's limit may be
