@@ -154,17 +154,26 @@ func vanishing(s *scene) {
 	s.Logf("deleted %d times", reaped.Load())
 }
 
+// wipe deletes directories and the nodes in them, at once.
+func (s *scene) wipe(dirs ...string) {
+	s.Helper()
+	var all []any
+	for _, dir := range dirs {
+		for path := range s.nodesIn(dir, 0) {
+			all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+		}
+		all = append(all, &zk.DeleteRequest{Path: dir, Version: -1})
+	}
+	_, err := s.Witness.Multi(all...)
+	s.Must(err)
+}
+
 func deletedDirectory(s *scene) {
 	holder, waiter := s.client(), s.client()
 	h := holder.block()
 	ctx := h.Context(s.Ctx)
 	a := waiter.wait(2)
-	var all []any
-	for _, name := range test.Children(s, s.Witness, s.Dir) {
-		all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
-	}
-	_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
-	s.Must(err)
+	s.wipe(s.Dir)
 	s.over(h, ctx)
 	got := a.Granted()
 	if got.Verify(s.Ctx) != nil {
@@ -187,15 +196,7 @@ func deletedBeforeTheListing(s *scene) {
 	list := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
 	a := c.wait(2)
 	test.Within(s, soon, "the listing is under way", func() { <-list.Fired() })
-	var all []any
-	for _, dir := range s.dirs() {
-		for path := range s.nodesIn(dir, 0) {
-			all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
-		}
-		all = append(all, &zk.DeleteRequest{Path: dir, Version: -1})
-	}
-	_, err := s.Witness.Multi(all...)
-	s.Must(err)
+	s.wipe(s.dirs()...)
 	list.Release()
 	got := a.Granted()
 	s.Must(got.Verify(s.Ctx))

@@ -13,9 +13,7 @@ import (
 )
 
 var losing = []scenario{
-	{"a hold whose node is deleted is lost", deletedWhileHolding, 0},
-	{"a hold whose session expires is lost", expiredWhileHolding, 0},
-	{"a hold whose connection is closed is lost", closedWhileHolding, 0},
+	{"a hold is lost with its node, its session and its connection", lostWhileHolding, 0},
 	{"a loss that no caller asked for shows at the unlock", lossUnasked, 0},
 	{"an Unlock that the expiry overtakes says that the lock was lost", expiredWhileUnlocking, 0},
 	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
@@ -54,47 +52,36 @@ func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 }
 
-func deletedWhileHolding(s *scene) {
-	c, next := s.client(), s.client()
-	h := c.lock()
-	ctx := h.Context(s.Ctx)
-	a := next.waitToBlock(2)
-	s.kill(c.conn.SessionID())
-	s.over(h, ctx)
-	s.unlock(a.Granted())
-	s.unlock(c.lock())
-}
-
-func expiredWhileHolding(s *scene) {
-	c, next := s.client(), s.client()
-	h := c.lock()
-	ctx := h.Context(s.Ctx)
-	a := next.waitToBlock(2)
-	s.Expire(c.conn)
-	s.over(h, ctx)
-	s.unlock(a.Granted())
-	s.unlock(c.lock())
-}
-
-func closedWhileHolding(s *scene) {
-	c, next := s.client(), s.client()
-	h := c.lock()
-	ctx := h.Context(s.Ctx)
-	a := next.waitToBlock(2)
-	c.conn.Close()
-	s.unlock(a.Granted())
-	s.over(h, ctx)
-}
-
-func lossUnasked(s *scene) {
-	for _, loss := range []func(*client){
+// losses are the ways in which a client loses its hold.
+func (s *scene) losses() []func(*client) {
+	return []func(*client){
 		func(c *client) { s.kill(c.conn.SessionID()) },
 		func(c *client) { s.Expire(c.conn) },
 		func(c *client) { c.conn.Close() },
-	} {
+	}
+}
+
+func lostWhileHolding(s *scene) {
+	for i, lose := range s.losses() {
+		c, next := s.client(), s.client()
+		h := c.lock()
+		ctx := h.Context(s.Ctx)
+		a := next.waitToBlock(2)
+		lose(c)
+		s.over(h, ctx)
+		s.unlock(a.Granted())
+		if i < 2 { // the connection goes on
+			s.unlock(c.lock())
+		}
+		s.Empty()
+	}
+}
+
+func lossUnasked(s *scene) {
+	for _, lose := range s.losses() {
 		c := s.client()
 		h := c.lock()
-		loss(c)
+		lose(c)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 		s.Empty()

@@ -35,9 +35,10 @@ func strangers(s *scene) {
 		test.Eventually(s, soon, "members in line", func() bool { return count() == n*s.r.Nodes })
 	}
 
-	holder, c := s.client(), s.client()
+	holder, c := s.client(), s.behind()
 	h := holder.block()
 	members(1)
+	c.waitsQuietly()
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
 	a := c.begin(c.Lock)

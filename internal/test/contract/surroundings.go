@@ -18,7 +18,6 @@ var surroundings = []scenario{
 	{"a node of another client under the own name is not adopted", forged, 0},
 	{"a forged node that no client can delete does not keep the own one", forgedForGood, 0},
 	{"behind nodes without a session a waiter waits and asks nothing", behindTheOwnerless, 0},
-	{"a waiter among foreign children asks nothing", amongStrangers, 0},
 	{"writes into the nodes in line are no news", writtenInto, 0},
 }
 
@@ -150,21 +149,6 @@ func behindTheOwnerless(s *scene) {
 		s.Must(s.Witness.Delete(path, -1))
 	}
 	s.unlock(a.Granted())
-}
-
-func amongStrangers(s *scene) {
-	s.makeDir(zk.WorldACL(zk.PermAll))
-	for _, name := range strange {
-		_, err := s.Witness.Create(s.Dir+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-	}
-	c := s.behind()
-	h := s.client().block()
-	c.waitsQuietly()
-	s.unlock(h)
-	for _, name := range strange {
-		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
-	}
 }
 
 // writtenInto has another client write into all nodes of the queue, again and again: that changes

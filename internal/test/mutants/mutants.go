@@ -311,7 +311,7 @@ var mutants = []mutant{
 		name: "own-node-not-watched", pkg: "internal/queue", in: "Grant.WatchNodes",
 		why: "an administrator deletes the node, and the holder works on",
 		old: "g.watching.Swap(true) {", new: "g.watching.Swap(true) || g.sess != 0 {",
-		test: "reentrant TestMutex/a hold whose node is deleted is lost", world: "any",
+		test: "reentrant TestMutex/a hold is lost with its node, its session and its connection", world: "any",
 	},
 	{
 		name: "any-write-is-a-request", pkg: "internal/queue", in: "Grant.watchRequest",
