@@ -210,7 +210,11 @@ func (l *lab) shortcuts() bool {
 		if err != nil {
 			return result{verdict: failed, text: err.Error()}, s.Name
 		}
-		return l.look(target{explorer, "TestExplore"}, changed, ""), s.Name
+		r := l.look(target{explorer, "TestExplore"}, changed, "")
+		if r.verdict == survived {
+			r.text = "the explorer finds nothing, as it should be"
+		}
+		return r, "without " + s.Name
 	})
 	return count[survived] == len(patch.Shortcuts)
 }
