@@ -16,7 +16,7 @@ SUITE = $(GO) run ./internal/test/suite
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test mutants interop: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test lint zookeeper fuzz sim explore soak differ interop mutants bench binaries vulncheck tidy
+.PHONY: help demo quick test lint zookeeper fuzz sim soak differ interop mutants bench binaries vulncheck tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,9 +45,7 @@ fuzz: ## run each fuzz target for FUZZTIME (60s)
 sim: ## lock for a minute in virtual time, in memory, while hosts, packets, members and sessions are broken; Go alone is enough
 	@$(SUITE) sim $(ARGS)
 
-explore: sim
-
-soak: ## lock for a minute on three real servers, while servers, connections, sessions and nodes are broken; the record is checked
+soak: ## lock for a minute on three real servers and in real processes, while all of them break; ARGS=-help lists the kinds
 	@$(SUITE) soak $(ARGS)
 
 differ: ## play 10,000 random sequences of requests on the server in memory and on a real one, and compare

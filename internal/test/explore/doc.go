@@ -10,6 +10,6 @@
 // reason the documentation does not name, no waiter that starves after the faults have ended, no
 // node of a live session in any lock directory, and no goroutine.
 //
-// All code is in test files: the package is run by `make explore`, and by `go test` for a few
+// All code is in test files: the package is run by `make sim`, and by `go test` for a few
 // seconds.
 package explore

@@ -123,7 +123,7 @@ func (c *campaign) play(t *testing.T, seed uint64) {
 		r := play(t, p)
 		c.add(r)
 		if r.report != "" {
-			t.Errorf("%v\n%s\nhistory and faults: %s\nagain: make explore EXPLORE_SEED=%d", p, r.report, r.save(t), seed)
+			t.Errorf("%v\n%s\nhistory and faults: %s\nagain: make sim ARGS='-seed %d'", p, r.report, r.save(t), seed)
 		}
 	})
 	c.mu.Lock()

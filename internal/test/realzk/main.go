@@ -2,6 +2,7 @@ package realzk
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -17,9 +18,11 @@ const serversEnv = "ZK_SERVERS"
 // not skipped. make test sets it, so that it leaves out no test silently.
 const realEnv = "ZKLOCKS_REAL"
 
-// LeftOut is the message of a test that is skipped because no ZooKeeper is installed. make quick
-// counts these tests.
-const LeftOut = "needs a real ZooKeeper: make test installs one"
+// LeftOutEnv names a file to which a test that is skipped because no ZooKeeper is installed adds a
+// line. make quick counts them.
+const LeftOutEnv = "ZKLOCKS_LEFT_OUT"
+
+const leftOut = "needs a real ZooKeeper: make test installs one"
 
 // ServerGoroutine is the function of the one goroutine that each running server has in this
 // process.
@@ -67,7 +70,17 @@ func StopShared() error {
 func cannot(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, ErrNotInstalled) && os.Getenv(realEnv) == "" {
-		tb.Skip(LeftOut)
+		if list := os.Getenv(LeftOutEnv); list != "" {
+			f, err := os.OpenFile(list, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, err = fmt.Fprintln(f, tb.Name())
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				tb.Fatal(err)
+			}
+		}
+		tb.Skip(leftOut)
 	}
 	tb.Fatal(err)
 }

@@ -21,14 +21,15 @@ func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 	t.Parallel()
 	const asks = "TestPausedServerCanBeStopped" // for a server
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
-	none := []string{"PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}
+	list := filepath.Join(t.TempDir(), "list")
+	none := []string{LeftOutEnv + "=" + list, "PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}
 	for name, c := range map[string]struct {
 		run  string
 		env  []string
 		fail bool
 		says []string
 	}{
-		"a server is asked for":      {run: asks, says: []string{"--- SKIP: ", ": " + LeftOut + "\n"}},
+		"a server is asked for":      {run: asks, says: []string{"--- SKIP: ", ": " + leftOut + "\n"}},
 		"a real one must be there":   {run: asks, env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"no java in JAVA_HOME or PATH"}},
 		"some server":                {run: "TestSome", says: []string{"--- PASS: TestSome"}},
 		"some server, a real one":    {run: "TestSome", env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"no java in JAVA_HOME or PATH"}},
@@ -48,6 +49,9 @@ func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("it does not say %q", want)
 				}
+			}
+			if lines, _ := os.ReadFile(list); c.run == asks && !c.fail && string(lines) != asks+"\n" {
+				t.Errorf("the tests that were left out are %q", lines)
 			}
 			if t.Failed() {
 				t.Logf("%s", out)

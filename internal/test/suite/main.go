@@ -41,7 +41,7 @@ func main() {
 
 func do(ctx context.Context, name string, args []string) error {
 	if name == "quick" {
-		return quick(ctx, append([]string{"go", "test", "-json", "-count=1", "./..."}, args...), os.Stdout)
+		return quick(ctx, append([]string{"./..."}, args...), os.Stdout)
 	}
 	i := slices.IndexFunc(runs, func(r run) bool { return r.name == name })
 	if i < 0 {

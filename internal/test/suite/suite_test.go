@@ -20,122 +20,60 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestTheSentenceIsThatOfTheTests(t *testing.T) {
-	if leftOut != realzk.LeftOut {
-		t.Errorf("%q is counted, tests say %q", leftOut, realzk.LeftOut)
-	}
-}
-
-// sources are packages that end in every way in which a package can.
+// sources are packages with tests that pass, fail, are left out and hang.
 var sources = map[string]string{
 	"go.mod": "module example.com/m\n\ngo 1.25\n",
 	"good/good_test.go": `package good
-import "testing"
-func TestGood(t *testing.T) {}
-func TestLeftOut(t *testing.T) { t.Skip("needs a real ZooKeeper: make test installs one") }
-func TestParts(t *testing.T) {
-	t.Run("left out", func(t *testing.T) { t.Skip("needs a real ZooKeeper: make test installs one") })
-	t.Run("run", func(t *testing.T) {})
-}
-func TestOther(t *testing.T) { t.Skip("needs a moon") }
-`,
-	"bad/bad_test.go": `package bad
-import "testing"
-func TestWhole(t *testing.T) { t.Error("whole is broken") }
-func TestWhole2(t *testing.T) { t.Run("good", func(t *testing.T) {}); t.Run("bad", func(t *testing.T) { t.Error("a part is broken") }) }
-func TestGood(t *testing.T) { t.Log("nothing to see") }
-`,
-	"unbuilt/unbuilt_test.go": `package unbuilt
-import "testing"
-func TestNever(t *testing.T) { missing() }
-`,
-	"panics/panics_test.go": `package panics
-import "testing"
-func TestBefore(t *testing.T) {}
-func TestPanics(t *testing.T) { panic("oops") }
-`,
-	"hangs/hangs_test.go": `package hangs
-import ("testing"; "os")
-func TestHangs(t *testing.T) {
-	if os.Getenv("HANG") == "" { return }
-	t.Run("here", func(t *testing.T) { select {} })
-}
-`,
-	"exits/exits_test.go": `package exits
 import ("os"; "testing")
-func TestMain(m *testing.M) { m.Run(); println("a goroutine is left over"); os.Exit(1) }
 func TestGood(t *testing.T) {}
+func TestLeftOut(t *testing.T) {
+	if err := os.WriteFile(os.Getenv("ZKLOCKS_LEFT_OUT"), []byte("TestLeftOut\nTestOther\n"), 0o600); err != nil { t.Fatal(err) }
+}
 `,
-	"none/none.go": "package none\n",
+	"bad/bad_test.go":     "package bad\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"it is broken\") }\n",
+	"hangs/hangs_test.go": "package hangs\nimport \"testing\"\nfunc TestHangs(t *testing.T) { select {} }\n",
 }
 
-// sample writes the packages of that name, and returns the command that tests them.
-func sample(t *testing.T, packages ...string) (command []string) {
+// try runs quick over the packages of that name.
+func try(ctx context.Context, t *testing.T, packages ...string) (said string, err error) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range sources {
-		if pkg, _ := filepath.Split(name); pkg == "" || slices.Contains(packages, filepath.Base(pkg)) {
-			file := filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	t.Setenv("GOWORK", "off")
-	return []string{"go", "test", "-C", dir, "-json", "-count=1", "./..."}
-}
-
-func TestQuickSaysWhatWasLeftOut(t *testing.T) {
-	var b strings.Builder
-	if err := quick(t.Context(), sample(t, "good", "hangs", "none"), &b); err != nil {
-		t.Error(err)
-	}
-	want := regexp.MustCompile(`^(.*\n)*ok  \texample.com/m/good\t[0-9.]+s\t\[2 left out\]\n(.*\n)*
-2 tests in 1 package left out, because no ZooKeeper is installed: make test installs one and runs all\. 1 test skipped for other reasons, which go test -v names\. \d+ s\.\n$`)
-	if !want.MatchString(b.String()) {
-		t.Errorf("it says:\n%s", &b)
-	}
-	for _, line := range []string{"ok  \texample.com/m/hangs\t", "?   \texample.com/m/none\t[no test files]\n"} {
-		if !strings.Contains(b.String(), line) {
-			t.Errorf("it does not say %q:\n%s", line, &b)
+	t.Setenv(realzk.LeftOutEnv, "")
+	args := []string{"-C", dir}
+	for name, text := range sources {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-}
-
-func TestQuickShowsFailures(t *testing.T) {
+	for _, p := range packages {
+		args = append(args, "./"+p)
+	}
 	var b strings.Builder
-	if err := quick(t.Context(), sample(t, "bad", "unbuilt", "panics", "exits"), &b); err == nil {
-		t.Error("it passed")
-	}
-	for _, want := range []string{
-		"--- FAIL: TestWhole ", "whole is broken", "--- FAIL: TestWhole2/bad ", "a part is broken", "undefined: missing",
-		"panic: oops", "FAIL\texample.com/m/exits\t", "FAIL\texample.com/m/bad\t", "FAIL\texample.com/m/unbuilt [build failed]", "No test was left out for want of a ZooKeeper.",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, &b)
-		}
-	}
-	if strings.Contains(b.String(), "nothing to see") {
-		t.Errorf("it shows a test that passes:\n%s", &b)
-	}
+	err = quick(ctx, args, &b)
+	return b.String(), err
 }
 
-func TestNoTestIsNoSuccess(t *testing.T) {
-	if err := quick(t.Context(), sample(t, "none"), &strings.Builder{}); err == nil {
-		t.Error("quick passed")
+func TestQuick(t *testing.T) {
+	said, err := try(t.Context(), t, "good")
+	if err != nil || !strings.Contains(said, "2 tests were left out, because no ZooKeeper is installed") {
+		t.Errorf("%v:\n%s", err, said)
+	}
+	if said, err = try(t.Context(), t, "good", "bad"); err == nil || !strings.Contains(said, "it is broken") {
+		t.Errorf("%v:\n%s", err, said)
 	}
 }
 
 func TestQuickIsInterrupted(t *testing.T) {
-	t.Setenv("HANG", "1")
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Second, cancel) // builds or runs by then; either is to end
-	test.Within(t, 10*time.Second, "an interrupted run", func() {
-		if err := quick(ctx, sample(t, "hangs"), &strings.Builder{}); err == nil {
-			t.Error("it passed")
+	test.Within(t, time.Minute, "an interrupted run", func() {
+		if said, err := try(ctx, t, "hangs"); err == nil {
+			t.Errorf("it passed:\n%s", said)
 		}
 	})
 }
