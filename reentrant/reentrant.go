@@ -204,7 +204,7 @@ func (m *Mutex) part() queue.Part {
 var errOwned = errors.New("the caller holds the lock already")
 
 // refuse returns an error if the caller already owns the lock: All cannot re-enter it.
-func (m *Mutex) refuse(ctx context.Context, _ bool) error {
+func (m *Mutex) refuse(ctx context.Context) error {
 	c := m.carried(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()

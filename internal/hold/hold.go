@@ -1,6 +1,128 @@
+// Package hold is the state of a grant and of the holds on it. A grant begins held and ends exactly
+// once, released or lost, and so does each hold on it. The package does no I/O: the Grant decides
+// whether the lock is lost.
 package hold
 
-import "sync/atomic"
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+// Sentinels of every lock type, for errors.Is.
+var (
+	// ErrBusy is returned by the Try methods when the lock is held or waited for.
+	ErrBusy = errors.New("busy")
+	// ErrLost means that the hold ended without being released.
+	ErrLost = errors.New("lock lost")
+	// ErrReleased means that the hold has been released.
+	ErrReleased = errors.New("lock already released")
+)
+
+// And returns err together with the error of the clean-up after it.
+func And(err, cleanup error) error {
+	return &multierror.Error{
+		Errors:      []error{err, cleanup},
+		ErrorFormat: func(both []error) string { return fmt.Sprintf("%v; and %v", both[0], both[1]) },
+	}
+}
+
+// A Grant is what a State is of.
+type Grant interface {
+	// Alive returns why the lock must be considered lost, or nil. It must be quick, and must not
+	// call the State.
+	Alive() error
+	// Named adds what was held to the error of a loss.
+	Named(loss error) error
+	// CleanUp is called once, when all holders have been notified. If the grant was lost, CleanUp
+	// begins to delete its nodes: so this process lets no other holder in before.
+	CleanUp(end error)
+}
+
+// State is the state of one grant. Its methods may be called from any goroutine. Until a hold has a
+// listener, it locks no mutex.
+type State struct {
+	grant Grant
+	// end is nil while held; then ErrReleased, or an error that matches ErrLost. It is set once.
+	end atomic.Pointer[error]
+	// listeners is nil until a hold has one.
+	listeners atomic.Pointer[listeners]
+}
+
+// listeners are the holds that are notified of the end of their grant. Lock order: telling, mu.
+type listeners struct {
+	telling sync.Mutex // held while holds are notified
+
+	mu    sync.Mutex // guards what follows, and Hold.lost and Hold.hooks
+	holds map[*Hold]struct{}
+}
+
+// Begin begins the state of g.
+func (s *State) Begin(g Grant) { s.grant = g }
+
+// Look returns nil while the grant lives, and then what ended it. In a process that was stopped for
+// longer than its session lives, Look detects the loss.
+func (s *State) Look() error {
+	if end := s.end.Load(); end != nil {
+		return *end
+	}
+	if why := s.grant.Alive(); why != nil {
+		s.Lose(why)
+		return *s.end.Load()
+	}
+	return nil
+}
+
+// Lose ends the grant as lost, with why in the error, unless it has ended already. When it returns,
+// all holders have been notified, also if another goroutine has ended the grant.
+func (s *State) Lose(why error) {
+	if !errors.Is(why, ErrLost) {
+		why = s.grant.Named(fmt.Errorf("%w: %w", ErrLost, why))
+	}
+	s.ends(&why)
+}
+
+// Release ends the grant as released. If it has ended already, Release returns what ended it.
+func (s *State) Release() error {
+	if s.Look() == nil && s.ends(&released) {
+		return nil
+	}
+	return *s.end.Load()
+}
+
+// released is a variable because end points to it.
+var released = ErrReleased
+
+// ends ends the grant, and reports whether it had not ended before.
+func (s *State) ends(end *error) bool {
+	first := s.end.CompareAndSwap(nil, end)
+	s.tell()
+	if first {
+		s.grant.CleanUp(*end)
+	}
+	return first
+}
+
+// tell notifies the holds of the end of the grant. A hold that begins to listen meanwhile is not
+// missed: it locks mu and then checks end, so either it sees the end or tell sees the hold.
+func (s *State) tell() {
+	all := s.listeners.Load()
+	if all == nil {
+		return
+	}
+	all.telling.Lock()
+	defer all.telling.Unlock()
+	all.mu.Lock()
+	holds := all.holds
+	all.holds = nil
+	all.mu.Unlock()
+	for h := range holds {
+		h.tell(all)
+	}
+}
 
 // Hold is the state of one hold on a grant, of several or the only one. It ends once: when it is
 // released, or else with the grant. Its methods may be called from any goroutine.
@@ -78,7 +200,12 @@ func (h *Hold) tell(all *listeners) {
 
 // listen returns the listeners, locked. If the hold lives, it is one of them.
 func (h *Hold) listen() *listeners {
-	all := h.state.listen()
+	all := h.state.listeners.Load()
+	if all == nil {
+		h.state.listeners.CompareAndSwap(nil, &listeners{holds: make(map[*Hold]struct{})})
+		all = h.state.listeners.Load()
+	}
+	all.mu.Lock()
 	h.listening.Store(true)
 	if h.ended() == nil {
 		all.holds[h] = struct{}{}
@@ -92,20 +219,18 @@ func (h *Hold) Lost() <-chan struct{} {
 	_ = h.Look()
 	all := h.listen()
 	defer all.mu.Unlock()
-	if end := h.ended(); end != nil && end != &released {
-		return closed
+	if end := h.ended(); end != nil {
+		lost := make(chan struct{})
+		if end != &released {
+			close(lost)
+		}
+		return lost
 	}
 	if h.lost == nil {
 		h.lost = make(chan struct{})
 	}
 	return h.lost
 }
-
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // OnEnd registers a hook, which is called once, with the error that ended the hold. The hook must
 // not block: the clean-up of a lost grant waits for it. If the hold has ended, OnEnd calls the hook

@@ -24,9 +24,6 @@ func acquire(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	for {
 		all, at, err := enqueue(ctx, parts, wait) // 1 create
 		if err == nil {
-			if a := parts[0].async; a != nil {
-				a.queued.Store(all[0])
-			}
 			if at, err = all.waitTurn(ctx, wait); err == nil {
 				return newGrant(all), nil
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func (x *testQueue) enter() *waiter {
 	}
 	m := &waiter{
 		queue: x.queue, request: Request{Kind: x.kind, Nodes: 1}, sess: sess, epoch: x.queue.client.Epoch(),
-		made: made[0], nodes: made[0].Nodes, lease: x.queue.client.Keep(sess), token: tokenOf(x.queue.client, made),
+		made: made[0], nodes: made[0].Nodes, lease: x.queue.client.Keep(sess), token: tokenOf(x.queue.client, made), ahead: new(atomic.Int64),
 	}
 	m.together = waiters{m}
 	x.Cleanup(m.lease.End)
@@ -84,7 +85,7 @@ func (x *testQueue) enter() *waiter {
 // lists has the waiter list the queue, which tells its token.
 func (x *testQueue) lists(m *waiter) {
 	x.Helper()
-	if _, _, err := m.listing(x.Context()); err != nil {
+	if _, err := m.list(x.Context()); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -216,7 +217,7 @@ func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 			&zk.DeleteRequest{Path: path, Version: -1},
 			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
 		))
-		if _, _, err := m.listing(t.Context()); !errors.Is(err, errNoNode) {
+		if _, err := m.list(t.Context()); !errors.Is(err, errNoNode) {
 			t.Errorf("%v, want %v", err, errNoNode)
 		}
 	})

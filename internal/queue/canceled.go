@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -17,42 +16,39 @@ import (
 // that is known without a request.
 func (all waiters) canceled(ctx context.Context, err error) error {
 	for _, w := range all { // they are waited for in this order
-		ahead := w.ahead.Load()
-		if ahead == 0 { // its turn has come, or it has not listed
-			continue
+		if ahead := w.ahead.Load(); ahead > 0 { // else its turn has come, or it has not listed
+			lock := ""
+			if len(all) > 1 {
+				lock = znode.Shown(w.queue.cfg.Path) + ": "
+			}
+			return w.queue.behind(ctx, err, w.request, ahead, lock)
 		}
-		lock := ""
-		if len(all) > 1 {
-			lock = znode.Shown(w.queue.cfg.Path) + ": "
-		}
-		return w.queue.behind(ctx, err, w.request, w.nodes[0].Seq, ahead, lock)
 	}
-	return all[0].queue.client.Unreached(ctx, err, time.Time{})
+	return err
 }
 
-// Canceled is the error of a caller without nodes of its own that stops waiting because its ctx has
-// ended. ahead is how many nodes or callers have to go before it is its turn; 0: unknown.
+// Canceled is the error of a caller without a waiter of its own that stops waiting because its ctx
+// has ended. ahead is how many nodes or callers have to go before it is its turn; 0: unknown.
 func (q *Queue) Canceled(ctx context.Context, r Request, ahead int) error {
-	return q.behind(ctx, zkclient.Ended(ctx), r, math.MaxInt64, int64(ahead), "")
+	return q.behind(ctx, zkclient.Ended(ctx), r, int64(ahead), "")
 }
 
-// behind adds to the error of a ctx that has ended how many nodes were ahead of the number seq.
-func (q *Queue) behind(ctx context.Context, err error, r Request, seq, ahead int64, lock string) error {
+func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, lock string) error {
 	err = q.client.Unreached(ctx, err, time.Time{})
 	if ahead == 0 || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err
 	}
-	return fmt.Errorf("%w: %s%d ahead in the queue; this connection %s", err, lock, ahead, q.held(r, seq))
+	return fmt.Errorf("%w: %s%d ahead in the queue; this connection %s", err, lock, ahead, q.held(r))
 }
 
-// held says how many of the nodes ahead of the number seq this connection holds, and for how long:
-// so a caller that waits for itself sees it.
-func (q *Queue) held(r Request, seq int64) string {
+// held says how many nodes that the request waits for this connection holds, and for how long, so
+// that a caller which waits for its own program sees it.
+func (q *Queue) held(r Request) string {
 	held, since := 0, time.Now()
 	q.client.Held.Range(func(grant, _ any) bool {
 		g := grant.(*Grant)
 		for _, n := range g.held.Load().nodes {
-			if n.queue.dir == q.dir && n.node.Seq < seq && slices.Contains(q.kinds, n.node.Kind) && q.rule(r, Limit{}).waitsFor(n.node) {
+			if n.queue.dir == q.dir && slices.Contains(q.kinds, n.node.Kind) && q.rule(r, Limit{}).waitsFor(n.node) {
 				held++
 				if g.since.Before(since) {
 					since = g.since

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // A Mode is how a node wants the lock.
@@ -23,12 +24,13 @@ var modes = [...]struct {
 	waitsFor modeSet
 	// exclusive nodes hold alone: no node ahead of one that holds is waited for by any node behind.
 	exclusive bool
+	observed  observe.Kind
 }{
-	Read:         {waitsFor: set(Write, CuratorWrite)},
-	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true},
-	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true},
-	Mutex:        {waitsFor: set(Mutex), exclusive: true},
-	Permit:       {waitsFor: set(Permit)},
+	Read:         {waitsFor: set(Write, CuratorWrite), observed: observe.KindRead},
+	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, observed: observe.KindWrite},
+	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, observed: observe.KindWrite},
+	Mutex:        {waitsFor: set(Mutex), exclusive: true, observed: observe.KindMutex},
+	Permit:       {waitsFor: set(Permit), observed: observe.KindPermits},
 }
 
 // announced reports whether a waiter of the mode must write the directory's data in the transaction

@@ -65,9 +65,6 @@ func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 // by side: only if both have seen the directory's data in the same version does every later writer
 // fire the watch.
 func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch) {
-	if dir == nil {
-		return
-	}
 	q := w.queue
 	v := &view{client: q.client, epoch: w.epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, proved: new(atomic.Int64)}
 	v.check = &zk.CheckVersionRequest{Path: q.dir, Version: dir.Version}
@@ -78,7 +75,8 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 			v.newest = n.Seq
 		}
 	}
-	switch now := d.now.Load(); {
+	now := d.now.Load()
+	switch {
 	case writers == nil:
 		if now.valid() && now.mzxid == dir.Mzxid {
 			v.writers = now.writers // the watch covers this listing, too
@@ -89,18 +87,10 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	case writers.Stat.Mzxid > dir.Mzxid:
 		v = nil
 	}
-	d.put(v)
-	w.request.Sharing.queuedAt(w.nodes[0])
-}
-
-// put stores a view. Only a valid view replaces a valid view.
-func (d *dirView) put(v *view) {
-	for {
-		now := d.now.Load()
-		if now.valid() && !v.valid() || d.now.CompareAndSwap(now, v) {
-			return
-		}
+	if v.valid() || !now.valid() {
+		d.now.Store(v)
 	}
+	w.request.Sharing.queuedAt(w.nodes[0])
 }
 
 // valid reports whether no writer has come since the listing, which came on the present connection.

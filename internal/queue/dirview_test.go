@@ -55,9 +55,8 @@ func (x *testQueue) reads() error {
 
 func (x *testQueue) looks(m *waiter) {
 	x.Helper()
-	m.epoch = x.queue.client.Epoch()
 	x.queue.view.quiet.Store(true)
-	if _, _, err := m.listing(x.Context()); err != nil {
+	if _, err := m.list(x.Context()); err != nil {
 		x.Fatal(err)
 	}
 }

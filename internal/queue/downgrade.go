@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -46,16 +45,14 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		return err
 	}
 
-	began, result := time.Now(), make(chan error, 1)
-	go func() {
-		now := old[0]
-		now.node = now.node.As(to)
+	now := old[0]
+	now.node = now.node.As(to)
+	err := h.client.Finish(ctx, "the downgrade goes on", func() error {
 		err := h.client.Replace(h.sess, q.dir, old[0].node, now.node, q.cfg.Data, q.cfg.ACL)
 		if err != nil {
 			settle(held)
 			h.missed(old[0], err)
-			result <- err
-			return
+			return err
 		}
 		h.call.downgraded(q, now.node) // while a release still waits
 		nodes := slices.Clone(held.nodes)
@@ -67,17 +64,12 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		if h.requests.Load() != nil {
 			go h.watchRequest(now)
 		}
-		result <- nil
-	}()
-	select {
-	case err := <-result:
-		// If a release has ended the hold meanwhile, the server's error about the node is not the
-		// answer; and a success is not an error.
-		if end := h.Err(); err != nil && end != nil || errors.Is(end, hold.ErrLost) {
-			return end
-		}
-		return Explain(err, "WRITE on "+old[0].path()+", CREATE and DELETE on "+q.dir)
-	case <-ctx.Done():
-		return h.endOr(h.client.GoesOn(ctx, began, "the downgrade goes on"))
+		return nil
+	})
+	// If a release has ended the hold meanwhile, the server's error about the node is not the answer;
+	// and a success is not an error.
+	if end := h.Err(); end != nil && (err != nil || errors.Is(end, hold.ErrLost)) {
+		return end
 	}
+	return Explain(err, "WRITE on "+old[0].path()+", CREATE and DELETE on "+q.dir)
 }

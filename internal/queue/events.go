@@ -48,15 +48,7 @@ func (g *Grant) info(q *Queue) observe.LockInfo {
 }
 
 func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
-	switch q.cfg.Names.mode(kind) {
-	case Read:
-		return observe.KindRead
-	case Permit:
-		return observe.KindPermits
-	case Mutex:
-		return observe.KindMutex
-	}
-	return observe.KindWrite
+	return modes[q.cfg.Names.mode(kind)].observed
 }
 
 // A Call is one call of a recipe that acquires a lock, or several, and then the hold that it

@@ -52,14 +52,10 @@ func (h *Hold) fenced(ctx context.Context, ask func(nodes []nodeRef) (at int, er
 		if err != zk.ErrNoNode {
 			return h.endOr(Explain(err, "READ on "+nodes[at].path()))
 		}
-		now, err := h.holding(ctx)
-		if err != nil {
+		if _, err := h.holding(ctx); err != nil {
 			return h.endOr(err)
 		}
-		if slices.Contains(now.nodes, nodes[at]) {
-			h.missed(nodes[at], zk.ErrNoNode)
-			return h.Err()
-		}
+		h.missed(nodes[at], err)
 	}
 }
 
@@ -100,22 +96,23 @@ func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse
 			return zkclient.NotDone, fmt.Errorf("%w: a transaction of %d bytes is larger than servers take, %d", zk.ErrShortBuffer, size, zkclient.MaxRequest)
 		}
 		replies, at, err = h.client.Transact(ctx, h.Err, guarded...)
+		if err == nil || at >= n {
+			replies = replies[n:]
+		} else {
+			replies = nil
+		}
 		switch end := h.Err(); {
 		case err == nil:
-			replies = replies[n:]
-			return at, nil
 		case at >= n:
-			replies = replies[n:]
-			return at, named(at-n, guarded[at], zkclient.DescribeCode(err))
-		case at == zkclient.Unanswered && end != nil:
-			// It does not match what ended the hold: that says that nothing was done.
-			err = fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
+			err = named(at-n, guarded[at], zkclient.DescribeCode(err))
 		case at == zkclient.Unanswered:
 			err = fmt.Errorf("the transaction may have taken place: %w", err)
+			if end != nil { // as text: to match it would say that nothing was done
+				err = fmt.Errorf("%w; the hold has ended meanwhile: %v", err, end)
+			}
 		case at < 0:
 			err = h.endOr(zkclient.DescribeCode(err))
 		}
-		replies = nil
 		return at, err
 	})
 	return replies, err

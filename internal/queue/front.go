@@ -69,8 +69,8 @@ func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 
 // holder describes the first node.
 func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
-	m := Member{Path: q.path(n), Kind: q.observedKind(n.Kind), Permits: 1, Holding: true}
-	m.read(data, stat)
+	m := q.member(n, 1, data, stat)
+	m.Holding = true
 	return m
 }
 
@@ -91,7 +91,7 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	}
 	f := follower{queue: q, yield: yield}
 	for !f.stopped {
-		if err := f.follow(ctx); err != nil {
+		if err := f.follow(ctx); err != nil && !errors.Is(err, zkclient.ErrOver) {
 			return q.client.Unreached(ctx, err, time.Time{})
 		}
 		f.tell(Front{Member: f.last.Member})
@@ -132,33 +132,24 @@ func (f *follower) reads(known context.Context, read func(context.Context) error
 	return ctx.Err() != nil, err
 }
 
-// follow follows on one connection. It returns nil when that is over or too quiet.
+// follow follows on one connection. It returns nil, or zkclient.ErrOver, when that is over or too
+// quiet.
 func (f *follower) follow(ctx context.Context) error {
 	client := f.queue.client
 	sess, err := client.Session(ctx)
 	if err != nil {
 		return err
 	}
-	changed, epoch := client.Changed(), client.Epoch()
+	epoch := client.Epoch()
 	lease := client.Keep(sess)
 	defer lease.End()
-	err = client.Refresh(ctx, sess)
-	if errors.Is(err, zkclient.ErrOver) {
-		return nil
-	}
-	if err != nil {
+	if err := client.Refresh(ctx, sess); err != nil {
 		return err
 	}
-	known, end := context.WithCancelCause(ctx) // ends when nothing is known any more
+	known, end := context.WithCancelCause(ctx) // ends with the session
 	defer end(nil)
 	lease.OnLoss(end)
-	go func() {
-		select {
-		case <-changed:
-			end(nil)
-		case <-known.Done():
-		}
-	}()
+	up := func() bool { return client.Up(sess) && client.Epoch() == epoch && lease.Alive() == nil }
 	var m Member
 	var watch *zkclient.Watch
 	defer func() {
@@ -166,7 +157,7 @@ func (f *follower) follow(ctx context.Context) error {
 			watch.Drop() // a directory that does not exist may never be made
 		}
 	}()
-	for !f.stopped {
+	for !f.stopped && up() {
 		late, err := f.reads(known, func(ctx context.Context) (err error) {
 			m, watch, err = f.queue.watchFirst(ctx, sess)
 			return err
@@ -174,7 +165,7 @@ func (f *follower) follow(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return zkclient.Ended(ctx)
-		case known.Err() != nil, errors.Is(err, zkclient.ErrOver):
+		case known.Err() != nil:
 			return nil
 		case late:
 			f.tell(Front{Member: f.last.Member})
@@ -183,22 +174,19 @@ func (f *follower) follow(ctx context.Context) error {
 			continue
 		case err != nil:
 			return err
-		case !client.Up(sess), client.Epoch() != epoch, lease.Alive() != nil:
+		case !up():
 			return nil
 		case fired(watch):
 			continue
 		}
 		until := lease.Deadline()
 		f.tell(Front{Member: m, Current: true})
-		if f.stopped {
-			return nil
-		}
 		if fired(watch) { // and yield may have taken long
 			f.until = until
-			continue
-		}
-		if err := f.wait(known, sess, lease, watch); err != nil && known.Err() == nil && !errors.Is(err, zkclient.ErrOver) {
-			return err
+		} else if !f.stopped {
+			if err := f.wait(known, sess, lease, watch); err != nil && known.Err() == nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -68,20 +68,18 @@ func (h *Hold) Release(ctx context.Context) error {
 	if err != hold.ErrReleased {
 		ctx, stop := bound.Context()
 		defer stop()
-		left := h.leave(ctx)
+		var left error
+		if h.leaver == nil {
+			left = h.Grant.Release(ctx)
+		} else {
+			left = h.leaver.Leave(ctx, h)
+		}
 		if err == nil {
 			err = left
 		}
 		h.call.ended(h, err)
 	}
 	return h.wrap("release", err)
-}
-
-func (h *Hold) leave(ctx context.Context) error {
-	if h.leaver == nil {
-		return h.Grant.Release(ctx)
-	}
-	return h.leaver.Leave(ctx, h)
 }
 
 // GiveBack deletes the nodes of the hold, which is the last hold on them.
@@ -133,21 +131,16 @@ func (h *Hold) Info() observe.LockInfo {
 	return lock
 }
 
-// ReportsLeaks reports whether an observer wants to be notified if the hold is never released.
-func (h *Hold) ReportsLeaks() bool {
+// Leaked returns a function that reports, unless the hold has ended, that the caller has dropped
+// it; nil if no observer wants to know. The garbage collector calls it.
+func (h *Hold) Leaked() func() {
 	for _, c := range h.call {
-		for _, o := range c.queue.cfg.Observers {
-			if o.Leaked != nil {
-				return true
-			}
+		if slices.ContainsFunc(c.queue.cfg.Observers, func(o observe.Observer) bool { return o.Leaked != nil }) {
+			return h.call.leaked
 		}
 	}
-	return false
+	return nil
 }
-
-// Leaked returns a function that reports that the caller has dropped the hold, unless it has ended.
-// The garbage collector calls it.
-func (h *Hold) Leaked() func() { return h.call.leaked }
 
 // nodes returns the nodes of the hold among the nodes that its grant holds.
 func (h *Hold) nodes(held *heldNodes) []nodeRef {

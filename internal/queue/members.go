@@ -32,8 +32,9 @@ type Member struct {
 // standing is a member and its nodes.
 type standing struct {
 	Member
-	First znode.Node // the first of its nodes
-	Nodes int
+	first znode.Node // the first of its nodes
+	nodes int
+	err   error // of the read of the first
 }
 
 // readers bounds how many nodes are read at a time.
@@ -65,58 +66,55 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 		return nil, err
 	}
 	members := group(line)
-	errs := make([]error, len(members))
 	slots := make(chan struct{}, readers)
-	var all sync.WaitGroup
+	var reads sync.WaitGroup
 	for i := range members {
 		slots <- struct{}{}
-		all.Go(func() {
-			data, stat, err := q.client.Get(ctx, q.path(members[i].First))
-			if errs[i] = err; err == nil {
-				members[i].read(data, stat)
+		reads.Go(func() {
+			m := &members[i]
+			var data []byte
+			var stat *zk.Stat
+			if data, stat, m.err = q.client.Get(ctx, q.path(m.first)); m.err == nil {
+				m.Member = q.member(m.first, m.nodes, data, stat)
 			}
 			<-slots
 		})
 	}
-	all.Wait()
-	var present []standing
-	for i, m := range members {
-		switch errs[i] {
-		case nil:
-			present = append(present, m)
-		case zk.ErrNoNode:
+	reads.Wait()
+	for _, m := range members {
+		if m.err == zk.ErrNoNode {
 			// It has left since the listing. The members behind it are judged without it, or a free
 			// lock would be shown beside waiters.
 			line = slices.DeleteFunc(line, m.owns)
-		default:
-			return nil, Explain(errs[i], "READ on "+q.path(m.First))
+		} else if m.err != nil {
+			return nil, Explain(m.err, "READ on "+q.path(m.first))
 		}
 	}
-	list := make([]Member, len(present))
-	for i, m := range present {
-		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First.Kind), allowed: most - m.Nodes, nodes: m.Nodes}
-		b := r.blockers(line, m.First)
-		m.Holding = b.clear()
-		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First.Kind), 1
-		if m.Kind == observe.KindPermits {
-			m.Permits = m.Nodes
+	list := make([]Member, 0, len(members))
+	for _, m := range members {
+		if m.err == nil {
+			b := q.rule(Request{Kind: m.first.Kind, Nodes: m.nodes}, Limit{AllowedAhead: most - m.nodes}).blockers(line, m.first)
+			m.Holding = b.clear()
+			list = append(list, m.Member)
 		}
-		list[i] = m.Member
 	}
 	return list, nil
 }
 
-// read takes what the node itself tells.
-func (m *Member) read(data []byte, stat *zk.Stat) {
-	m.ReleaseRequested = isReleaseRequest(data)
-	m.Data = withoutRequest(data)
-	m.Host, m.Pid = identify(m.Data)
-	m.Since, m.Session, m.Token = time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
+// member describes the member with a number of nodes from n on; data and stat are those of n.
+func (q *Queue) member(n znode.Node, nodes int, data []byte, stat *zk.Stat) Member {
+	lock, own := q.info(Request{Kind: n.Kind, Nodes: nodes}), withoutRequest(data)
+	m := Member{
+		Path: q.path(n), Kind: lock.Kind, Permits: lock.Permits, ReleaseRequested: isReleaseRequest(data), Data: own,
+		Since: time.UnixMilli(stat.Ctime), Session: stat.EphemeralOwner, Token: stat.Czxid,
+	}
+	m.Host, m.Pid = identify(own)
+	return m
 }
 
 // owns reports whether n is one of the member's nodes.
 func (m standing) owns(n znode.Node) bool {
-	return m.First.Seq <= n.Seq && n.Seq < m.First.Seq+int64(m.Nodes)
+	return m.first.Seq <= n.Seq && n.Seq < m.first.Seq+int64(m.nodes)
 }
 
 // group puts nodes that were created together into one member: they have one id and numbers in a
@@ -125,10 +123,10 @@ func group(line []znode.Node) []standing {
 	var members []standing
 	for i, n := range line {
 		if i > 0 && n.ID != "" && n.ID == line[i-1].ID {
-			members[len(members)-1].Nodes++
+			members[len(members)-1].nodes++
 			continue
 		}
-		members = append(members, standing{First: n, Nodes: 1})
+		members = append(members, standing{first: n, nodes: 1})
 	}
 	return members
 }

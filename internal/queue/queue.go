@@ -224,16 +224,6 @@ func (q *Queue) paths(nodes []znode.Node) []string {
 	return paths
 }
 
-// missing reports whether one of some nodes is not in a listing.
-func missing(listing, some []znode.Node) bool {
-	for _, n := range some {
-		if !slices.ContainsFunc(listing, func(m znode.Node) bool { return m.Name == n.Name }) {
-			return true
-		}
-	}
-	return false
-}
-
 // Request is what a caller asks of the queue: a number of nodes of one kind.
 type Request struct {
 	Kind  znode.Kind
@@ -245,7 +235,7 @@ type Request struct {
 	// Sharing is told what readers of the process need that want to share the node; nil: none do.
 	Sharing *NodeSharing
 
-	async *Async // the caller, if it is one
+	ahead *atomic.Int64 // where its waiter tells how many are ahead; nil: nobody asks
 }
 
 // Limit is how many nodes may be ahead of a waiter, and what that rests on.

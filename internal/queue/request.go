@@ -24,16 +24,15 @@ import (
 // zk.ErrNoNode if the node is gone.
 func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int64) error {
 	client := zkclient.Of(conn)
-	for caughtUp := int64(0); ; { // the session
-		data, stat, err := client.Get(ctx, path)
-		asks := err == nil && stat.Czxid == token && !isReleaseRequest(data)
-		if !asks && !client.In(caughtUp) && zkclient.Ended(ctx) == nil { // the server may be behind
-			if caughtUp, err = client.CatchUp(ctx); err != nil {
-				return err
-			}
-			continue
+	for {
+		sess, err := client.CatchUp(ctx) // the server may be behind
+		if err != nil {
+			return err
 		}
+		data, stat, err := client.Get(ctx, path)
 		switch {
+		case !client.In(sess) && zkclient.Ended(ctx) == nil: // another server may have answered
+			continue
 		case err != nil:
 			return Explain(err, "READ on "+path)
 		case stat.Czxid != token:

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -41,7 +40,7 @@ type Part struct {
 	Wrong error
 	// Ready refuses a caller for whom the lock is not to be had, before anything is created; nil:
 	// no caller is refused.
-	Ready func(ctx context.Context, wait bool) error
+	Ready func(ctx context.Context) error
 	// Own makes the caller the owner of the nodes in the queue; nil: the lock has no owner.
 	Own func(*Grant) Owner
 }
@@ -98,16 +97,10 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 			err = errors.New("its connection is not that of the first lock")
 		case slices.ContainsFunc(parts[:i], p.excludes):
 			err = errors.New("the lock is given twice")
+		case p.Ready != nil:
+			err = p.Ready(ctx)
 		}
 		if err != nil {
-			return nil, p.Queue.named(ctx, err)
-		}
-	}
-	for _, p := range parts {
-		if p.Ready == nil {
-			continue
-		}
-		if err := p.Ready(ctx, wait); err != nil {
 			return nil, p.Queue.named(ctx, err)
 		}
 	}
@@ -118,20 +111,20 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 type Async struct {
 	GiveUp func() // ends the wait; a grant that comes nevertheless, or an error, is still delivered
 
-	left   chan error // closed when the queue has been left
-	client *zkclient.Client
-	began  time.Time
-	queued atomic.Pointer[waiter] // nil until its nodes are created
+	queue   *Queue
+	request Request
+	ahead   atomic.Int64 // of its waiter
+	left    chan error   // closed when the queue has been left
 }
 
 // AcquireAsync begins an Async, which passes its result to deliver.
 func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
 	ctx, giveUp := context.WithCancel(context.Background())
-	a := &Async{GiveUp: giveUp, left: make(chan error), client: q.client, began: time.Now()}
-	r.async = a
+	a := &Async{GiveUp: giveUp, queue: q, request: r, left: make(chan error)}
+	a.request.ahead = &a.ahead
 	go func() {
 		defer close(a.left)
-		grant, err := q.Acquire(zkclient.Uninterruptible(ctx), r, true)
+		grant, err := q.Acquire(zkclient.Uninterruptible(ctx), a.request, true)
 		deliver(grant, err)
 		if leaving := (*Leaving)(nil); errors.As(err, &leaving) {
 			<-leaving.Removed
@@ -142,11 +135,8 @@ func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
 
 // Canceled is the error of a caller that stops waiting for it because its ctx has ended.
 func (a *Async) Canceled(ctx context.Context) error {
-	if w := a.queued.Load(); w != nil && w.ahead.Load() > 0 {
-		return waiters{w}.canceled(ctx, zkclient.Ended(ctx))
-	}
-	return a.client.Unreached(ctx, zkclient.Ended(ctx), a.began)
+	return a.queue.Canceled(ctx, a.request, int(a.ahead.Load()))
 }
 
 // Leaving adds to the error of the caller that has called GiveUp that its nodes are being deleted.
-func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.client.Timeout()} }
+func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.queue.client.Timeout()} }

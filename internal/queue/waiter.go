@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +40,7 @@ type waiter struct {
 	patience time.Duration     // how long it waits for an event before it checks its turn without one
 	listed   time.Time         // when it sent the last listing, or the create
 	line     int               // how many nodes the last listing has shown
-	ahead    atomic.Int64      // how many of them have to go before it is its turn
+	ahead    *atomic.Int64     // how many of them have to go before it is its turn
 }
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. With an error
@@ -67,7 +67,10 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 		if err != nil {
 			return nil, p.Queue, err
 		}
-		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now()}
+		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now(), ahead: p.ahead}
+		if p.ahead == nil {
+			all[i].ahead = new(atomic.Int64)
+		}
 		claims[i].Check = limit.Check
 		if p.Sharing != nil {
 			if v := p.Queue.view.noWriter(); v != nil {
@@ -159,7 +162,9 @@ func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) 
 	return nil, nil
 }
 
-// list is step 2. It returns nil if the queue must be listed again.
+// list is step 2. It returns nil if the queue must be listed again. Before it lists, it reads the
+// token, if that is not known yet, and watches the directory for writers, if readers may share the
+// node.
 func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	q := w.queue
 	if w.lease.Alive() != nil {
@@ -168,15 +173,28 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 		}
 	}
 	w.own, w.epoch, w.listed = nil, q.client.Epoch(), time.Now()
+	if w.token == 0 {
+		if err := w.readToken(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var writers *zkclient.Watch
+	if w.request.Sharing != nil && q.view.quiet.Load() {
+		writers = q.watchWriters(ctx, w.sess)
+	}
 	var err error
 	if w.limit, err = w.request.limit(ctx, w.sess); err != nil {
 		return nil, err
 	}
-	nodes, dir, err := w.listing(ctx)
-	switch {
-	case err != nil:
+	nodes, dir, err := q.list(ctx, w.sess)
+	if err != nil {
 		return nil, err
-	case missing(nodes, w.nodes):
+	}
+	if w.request.Sharing != nil && dir != nil {
+		q.view.listed(w, nodes, dir, writers)
+	}
+	switch {
+	case slices.ContainsFunc(w.nodes, func(own znode.Node) bool { return !slices.Contains(nodes, own) }):
 		return nil, errNoNode
 	case w.limit.Dir != 0 && dir.Czxid != w.limit.Dir:
 		w.limit.forget() // invariant 9
@@ -200,32 +218,6 @@ var errNoNode = errors.New("its node is gone")
 // startsOver reports whether a waiter queues again, at the tail.
 func startsOver(err error) bool {
 	return errors.Is(err, errNoNode) || errors.Is(err, zkclient.ErrOver)
-}
-
-// listing lists the queue. At the same time it reads the token, if that is not known yet, and
-// watches the directory for writers, if readers may share the node.
-func (w *waiter) listing(ctx context.Context) (nodes []znode.Node, dir *zk.Stat, err error) {
-	var beside sync.WaitGroup
-	var writers *zkclient.Watch
-	if w.request.Sharing != nil && w.queue.view.quiet.Load() {
-		beside.Go(func() { writers = w.queue.watchWriters(ctx, w.sess) })
-	}
-	var tokenErr error
-	if w.token == 0 {
-		beside.Go(func() { tokenErr = w.readToken(ctx) })
-	}
-	nodes, dir, err = w.queue.list(ctx, w.sess)
-	beside.Wait()
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case tokenErr != nil:
-		return nil, nil, tokenErr
-	}
-	if w.request.Sharing != nil {
-		w.queue.view.listed(w, nodes, dir, writers)
-	}
-	return nodes, dir, nil
 }
 
 // readToken reads the czxid of the waiter's nodes, if these are still those of its session. Its

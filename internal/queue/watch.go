@@ -26,34 +26,28 @@ const largeQueue = 200
 // and those whose deletion an event reports, until it may be the waiter's turn. Then it returns
 // pending.
 func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (turn, error) {
-	for i := len(watches) - 1; i >= 0; i-- {
-		if watches[i] == nil {
-			b.remove(i, false)
-			watches = slices.Delete(watches, i, i+1)
-		}
-	}
 	bell := wire.NewBell(slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
 	defer bell.Leave()
-	for !b.clear() && b.wakes() {
+	for {
+		var next turn
+		if watches, next = b.strike(watches); next != pending || fired(w.limit.Changed) || slices.ContainsFunc(w.own, fired) {
+			return relist, nil
+		}
+		if b.clear() || !b.wakes() {
+			break
+		}
 		w.ahead.Store(int64(b.ahead()))
 		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
 		rung := bell.Wait(ctx, timer.C)
 		timer.Stop()
-		var next turn
-		var err error
 		switch {
 		case rung:
-			watches, next = b.strike(watches)
-			if next == pending && (fired(w.limit.Changed) || slices.ContainsFunc(w.own, fired)) {
-				next = relist
-			}
 		case ctx.Err() != nil:
-			err = zkclient.Ended(ctx)
+			return relist, zkclient.Ended(ctx)
 		default:
-			next, err = w.withoutEvent(ctx, b)
-		}
-		if next != pending || err != nil {
-			return next, err
+			if next, err := w.withoutEvent(ctx, b); next != pending || err != nil {
+				return next, err
+			}
 		}
 	}
 	if !b.clear() || w.own == nil { // without a watch of its own it has no evidence (invariant 1)
@@ -63,20 +57,24 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 	return pending, nil
 }
 
-// strike strikes out the blockers whose watches report that they are gone, and returns the other
-// watches. It returns relist if an event reports something else.
+// strike strikes out the blockers that do not exist, whose watches are nil, and those whose watches
+// report that they are gone, and returns the other watches. It returns relist if an event reports
+// something else.
 func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	for i := len(watches) - 1; i >= 0; i-- {
-		switch event, fired := watches[i].Fired(); {
-		case !fired:
-			continue
-		case !zkclient.Gone(event):
-			return nil, relist
-		case zkclient.Released(event):
-			b.releasedByHolder()
-			return nil, pending
+		seen := watches[i] != nil
+		if seen {
+			switch event, fired := watches[i].Fired(); {
+			case !fired:
+				continue
+			case !zkclient.Gone(event):
+				return nil, relist
+			case zkclient.Released(event):
+				b.releasedByHolder()
+				return nil, pending
+			}
 		}
-		b.remove(i, true)
+		b.remove(i, seen)
 		watches = slices.Delete(watches, i, i+1)
 	}
 	return watches, pending

@@ -41,9 +41,9 @@ func Put[H any, P interface {
 	Holder
 }](h *Held[H]) P {
 	own := P(&h.public)
-	if h.ReportsLeaks() {
+	if leaked := h.Leaked(); leaked != nil {
 		own = new(H)
-		runtime.AddCleanup(own, func(report func()) { report() }, h.Leaked())
+		runtime.AddCleanup(own, func(report func()) { report() }, leaked)
 	}
 	own.holdSlot().hold = &h.Hold
 	return own

@@ -23,7 +23,7 @@ var files = map[string][]string{
 	"leader":            {"doc.go", "run.go", "observe.go", "leader.go", "status.go", "backoff.go", "options.go", "errors.go"},
 	"once":              {"doc.go", "once.go", "errors.go"},
 	"internal/slot":     {"slot.go", "option.go"},
-	"internal/hold":     {"context.go", "hold.go", "state.go"},
+	"internal/hold":     {"context.go", "hold.go"},
 	"internal/znode":    {"order.go", "name.go", "path.go"},
 	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "client.go", "unreached.go", "call.go"},
 }
@@ -32,7 +32,6 @@ var files = map[string][]string{
 var back = map[string]string{
 	"internal/zkclient: call.go to client.go":    "whether the session is still the same",
 	"internal/zkclient: call.go to unreached.go": "why a call has had no answer",
-	"internal/hold: state.go to hold.go":         "the end of a grant is the end of its holds",
 	"semaphore: count.go to semaphore.go":        "the text of an error",
 }
 

@@ -94,13 +94,13 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := os.ReadFile(filepath.Join(root, "internal/hold/state.go"))
+	src, err := os.ReadFile(filepath.Join(root, "internal/hold/hold.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	overlay, err := Write(root, dir, map[string][]byte{
-		"internal/hold/state.go": append(src, "\nconst changed = true\n"...),
+		"internal/hold/hold.go": append(src, "\nconst changed = true\n"...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: no goroutine yields in it", pkg)
 		}
 	}
-	if text, _ := os.ReadFile(filepath.Join(dir, "internal-hold-state.go")); !strings.Contains(string(text), "const changed") {
+	if text, _ := os.ReadFile(filepath.Join(dir, "internal-hold-hold.go")); !strings.Contains(string(text), "const changed") {
 		t.Error("the changed file is not in it")
 	}
 	args := []string{"build", "-overlay", overlay}
