@@ -2,15 +2,6 @@ package hold
 
 import "context"
 
-// NeedContext panics if ctx is nil, which is a bug in the caller. Each method that takes a context
-// calls it before it changes anything: a panic in the middle of a Release would leave the node
-// behind, with no goroutine that deletes it.
-func NeedContext(ctx context.Context) {
-	if ctx == nil {
-		panic("zklocks: the context is nil")
-	}
-}
-
 // Context returns a context that ends when parent ends or when the hold ends. context.Cause
 // distinguishes a loss (ErrLost) from a release (ErrReleased). What it needs is freed when either
 // ends.
@@ -57,44 +48,3 @@ func (c *holdContext) look() {
 
 // parentKey is the key of the parent of a context of this hold.
 type parentKey struct{ *Hold }
-
-// A Bound limits how long a call that ends a hold may wait. The call ends all contexts of the hold,
-// and its own may be one of them: defer h.Release(ctx) after ctx = h.Context(ctx) is common.
-type Bound struct {
-	hold *Hold // nil: ctx is the limit, whatever the hold does
-	ctx  context.Context
-}
-
-// Bound takes the context of a call that is about to end the hold. If ctx has ended already, it is
-// the limit.
-func (h *Hold) Bound(ctx context.Context) Bound {
-	NeedContext(ctx)
-	if ctx.Err() != nil || !h.listening.Load() { // ctx has ended, or no context of this hold exists
-		return Bound{ctx: ctx}
-	}
-	return Bound{h, ctx}
-}
-
-// Context returns the context that limits the wait. The hold must have ended. A context that ended
-// with it is replaced by its parent, and keeps its deadline. One that lives is not of the hold, or
-// is detached from it by context.WithoutCancel: before the end of the hold this does not show. The
-// caller must call stop when it is done.
-func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
-	limit = b.ctx
-	if b.hold == nil {
-		return limit, func() {}
-	}
-	// To compare limit with b.ctx may panic: a context may be of a type that has no equality.
-	replaced := false
-	for limit.Err() != nil {
-		parent, ok := limit.Value(parentKey{b.hold}).(context.Context)
-		if !ok {
-			break
-		}
-		limit, replaced = parent, true
-	}
-	if at, ok := b.ctx.Deadline(); ok && replaced {
-		return context.WithDeadline(limit, at)
-	}
-	return limit, func() {}
-}

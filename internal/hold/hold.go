@@ -4,6 +4,7 @@
 package hold
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,6 +28,15 @@ func And(err, cleanup error) error {
 	return &multierror.Error{
 		Errors:      []error{err, cleanup},
 		ErrorFormat: func(both []error) string { return fmt.Sprintf("%v; and %v", both[0], both[1]) },
+	}
+}
+
+// NeedContext panics if ctx is nil, which is a bug in the caller. Each method that takes a context
+// calls it before it changes anything: a panic in the middle of a Release would leave the node
+// behind, with no goroutine that deletes it.
+func NeedContext(ctx context.Context) {
+	if ctx == nil {
+		panic("zklocks: the context is nil")
 	}
 }
 
@@ -165,7 +175,13 @@ func (h *Hold) ended() *error {
 // Release ends the hold as released. If the grant was lost before, Release returns an error that
 // matches ErrLost. From the second call on it returns ErrReleased. When it returns, the contexts of
 // the hold have ended, also if another goroutine has ended it.
-func (h *Hold) Release() error {
+//
+// So ctx may have ended, too: defer h.Release(ctx) after ctx = h.Context(ctx) is common. limit is
+// what bounds the wait for the server's answer: for a context that Release has ended its parent,
+// with the deadline of ctx. The caller must call stop when it is done.
+func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context.CancelFunc, err error) {
+	NeedContext(ctx)
+	ended := ctx.Err() != nil // and is the limit, whatever the hold does
 	first := h.Look() == nil && h.end.CompareAndSwap(nil, &released)
 	if h.listening.Load() {
 		all := h.state.listeners.Load()
@@ -175,12 +191,26 @@ func (h *Hold) Release() error {
 	}
 	switch end := h.end.Load(); {
 	case first:
-		return nil
 	case end == &released, h.unlocked.Swap(true):
-		return ErrReleased
+		err = ErrReleased
 	default:
-		return *end
+		err = *end
 	}
+	// A context that lives is not of the hold, or is detached from it by context.WithoutCancel. To
+	// compare contexts may panic: one may be of a type that has no equality.
+	limit, stop = ctx, func() {}
+	replaced := false
+	for !ended && limit.Err() != nil {
+		parent, ok := limit.Value(parentKey{h}).(context.Context)
+		if !ok {
+			break
+		}
+		limit, replaced = parent, true
+	}
+	if at, ok := ctx.Deadline(); ok && replaced {
+		limit, stop = context.WithDeadline(limit, at)
+	}
+	return limit, stop, err
 }
 
 // tell notifies of the end of the hold; caller holds telling.

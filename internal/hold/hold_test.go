@@ -35,6 +35,13 @@ func begin(look func() error) *life {
 	return l
 }
 
+// release is Release, for a test that does not wait for an answer.
+func release(h *Hold) error {
+	_, stop, err := h.Release(context.Background())
+	stop()
+	return err
+}
+
 // lose ends the grant, and reports whether this has ended the hold.
 func (l *life) lose(why error) bool {
 	before := l.Look()
@@ -55,13 +62,13 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
 	lost, done := l.Lost(), ctx.Done()
-	if err := l.Release(); err != nil {
+	if err := release(&l.Hold); err != nil {
 		t.Fatal(err)
 	}
 	if open(done) { // a goroutine that waits for Done does not call Look
 		t.Error("the context is still alive")
 	}
-	if err := l.Release(); !errors.Is(err, ErrReleased) {
+	if err := release(&l.Hold); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release: %v", err)
 	}
 	if l.lose(errors.New("late")) {
@@ -89,12 +96,12 @@ func TestALossIsToldToAll(t *testing.T) {
 	if open(lost) || open(done) || open(ctx.Done()) {
 		t.Fatal("the loss was not reported")
 	}
-	for _, err := range []error{l.Look(), context.Cause(ctx), l.Release()} {
+	for _, err := range []error{l.Look(), context.Cause(ctx), release(&l.Hold)} {
 		if !errors.Is(err, ErrLost) || !errors.Is(err, why) {
 			t.Errorf("%v does not say that and why the lock was lost", err)
 		}
 	}
-	if err := l.Release(); !errors.Is(err, ErrReleased) {
+	if err := release(&l.Hold); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release after a loss: %v", err)
 	}
 	late := l.Context(t.Context())
@@ -108,7 +115,7 @@ func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 	for name, look := range map[string]func(*life, context.Context) bool{
 		"Look":        func(l *life, _ context.Context) bool { return l.Look() != nil },
 		"Lost":        func(l *life, _ context.Context) bool { return !open(l.Lost()) },
-		"Release":     func(l *life, _ context.Context) bool { return errors.Is(l.Release(), ErrLost) },
+		"Release":     func(l *life, _ context.Context) bool { return errors.Is(release(&l.Hold), ErrLost) },
 		"Context":     func(l *life, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
 		"ctx.Err":     func(_ *life, ctx context.Context) bool { return ctx.Err() != nil },
 		"ctx.Done":    func(_ *life, ctx context.Context) bool { return !open(ctx.Done()) },
@@ -157,7 +164,7 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 			t.Fatal("the hold keeps a context that has ended")
 		}
 	}
-	_ = l.Release()
+	_ = release(&l.Hold)
 }
 
 func TestOneEndAmongMany(t *testing.T) {
@@ -170,7 +177,7 @@ func TestOneEndAmongMany(t *testing.T) {
 			all.Go(func() {
 				if i%2 == 0 {
 					l.grant.Lose(errors.New("x"))
-				} else if l.Release() == nil {
+				} else if release(&l.Hold) == nil {
 					ends.Add(1)
 				}
 				l.OnEnd(func(error) { told.Add(1) })()
@@ -256,7 +263,7 @@ func TestAListenerThatIsAddedTellsNoOther(t *testing.T) {
 func TestHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	for name, end := range map[string]func(*life){
 		"lost":     func(l *life) { l.grant.Lose(errors.New("test")) },
-		"released": func(l *life) { _, _ = l.Release(), l.grant.Release() },
+		"released": func(l *life) { _, _ = release(&l.Hold), l.grant.Release() },
 		"found":    func(l *life) { l.look = func() error { return errors.New("test") }; _ = l.Look() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,7 +278,7 @@ func TestHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 				}
 			}
 			end(l)
-			if _ = l.Release(); told != 10 || cleaned != 1 {
+			if _ = release(&l.Hold); told != 10 || cleaned != 1 {
 				t.Errorf("%d hooks called, %d clean-ups", told, cleaned)
 			}
 		})
@@ -338,7 +345,7 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 	var other Hold
 	other.Begin(&l.grant)
 	lost, ctx, others := l.Lost(), l.Context(t.Context()), other.Lost()
-	if err := l.Release(); err != nil {
+	if err := release(&l.Hold); err != nil {
 		t.Fatal(err)
 	}
 	if other.Look() != nil || !open(others) {
@@ -348,7 +355,7 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 	if !open(lost) || open(others) {
 		t.Errorf("Lost is open: %v; that of the other hold: %v", open(lost), open(others))
 	}
-	for what, err := range map[string]error{"Look": l.Look(), "cause": context.Cause(ctx), "Release": l.Release()} {
+	for what, err := range map[string]error{"Look": l.Look(), "cause": context.Cause(ctx), "Release": release(&l.Hold)} {
 		if !errors.Is(err, ErrReleased) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -356,7 +363,7 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 }
 
 // A context may be of a type that has no equality.
-func TestBoundOfAContextThatCannotBeCompared(t *testing.T) {
+func TestAReleaseByAContextThatCannotBeCompared(t *testing.T) {
 	type listed struct {
 		context.Context
 		_ []int
@@ -366,9 +373,7 @@ func TestBoundOfAContextThatCannotBeCompared(t *testing.T) {
 	for i, name := range []string{"any", "its own"} {
 		l := begin(alive)
 		ctx := []context.Context{parent, l.Context(parent)}[i]
-		bound := l.Bound(listed{Context: ctx})
-		_ = l.Release()
-		limit, stop := bound.Context()
+		limit, stop, _ := l.Release(listed{Context: ctx})
 		defer stop()
 		want, _ := parent.Deadline()
 		if at, _ := limit.Deadline(); limit.Err() != nil || !at.Equal(want) {
@@ -377,7 +382,7 @@ func TestBoundOfAContextThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-func TestBound(t *testing.T) {
+func TestWhatBoundsARelease(t *testing.T) {
 	at := func(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
 	for i := range 6 {
 		l, other := begin(alive), begin(alive)
@@ -386,7 +391,7 @@ func TestBound(t *testing.T) {
 		early, cancelEarly := context.WithTimeout(own, time.Minute)
 		c := []struct {
 			name          string
-			ctx, deadline context.Context // the context given to Bound, and the one whose deadline the result has
+			ctx, deadline context.Context // the context given to Release, and the one whose deadline the result has
 			others        bool            // the result ends with the other hold
 		}{
 			{"any", parent, parent, false},
@@ -396,15 +401,14 @@ func TestBound(t *testing.T) {
 			{"its own below that of another hold", l.Context(other.Context(parent)), parent, true},
 			{"that of another hold below its own", other.Context(own), parent, false},
 		}[i]
-		bound := l.Bound(c.ctx)
-		if err := l.Release(); err != nil {
+		limit, stop, err := l.Release(c.ctx)
+		if err != nil {
 			t.Error(err)
 		}
-		limit, stop := bound.Context()
 		if limit.Err() != nil || !at(limit).Equal(at(c.deadline)) {
 			t.Errorf("%s: %v, deadline %v", c.name, limit.Err(), at(limit))
 		}
-		if err := other.Release(); err != nil {
+		if err := release(&other.Hold); err != nil {
 			t.Error(err)
 		}
 		if ended := limit.Err() != nil; ended != c.others {
@@ -420,16 +424,13 @@ func TestBound(t *testing.T) {
 }
 
 // What has ended before the hold is the limit, and so is any context where the hold has none.
-func TestBoundOfWhatIsNotOfTheHold(t *testing.T) {
+func TestAReleaseByAContextThatIsNotOfTheHold(t *testing.T) {
 	l, other := begin(alive), begin(alive)
 	ended, end := context.WithCancel(l.Context(t.Context()))
 	end()
-	bounds := map[context.Context]Bound{ended: l.Bound(ended)}
 	foreign := l.Context(t.Context())
-	bounds[foreign] = other.Bound(foreign)
-	_, _ = l.Release(), other.Release()
-	for ctx, bound := range bounds {
-		limit, stop := bound.Context()
+	for h, ctx := range map[*Hold]context.Context{&other.Hold: foreign, &l.Hold: ended} {
+		limit, stop, _ := h.Release(ctx)
 		if limit != ctx {
 			t.Error("exchanged")
 		}
@@ -464,38 +465,25 @@ func TestContextsBelowContexts(t *testing.T) {
 // whichever ends first; but with its own end.
 func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
 	for _, when := range []string{"before the call", "during the wait"} {
-		l := begin(alive)
-		parent, cancel := context.WithCancel(t.Context())
-		detached := context.WithoutCancel(l.Context(parent))
-		timed, stop := context.WithTimeout(detached, time.Hour)
-		all := map[string]context.Context{
-			"detached": detached, "for an hour": timed, "of the hold again": l.Context(detached), "of the hold again, for an hour": l.Context(timed),
-		}
-		if when == "before the call" {
+		for i, name := range []string{"detached", "for an hour", "of the hold again", "of the hold again, for an hour"} {
+			l := begin(alive)
+			parent, cancel := context.WithCancel(t.Context())
+			detached := context.WithoutCancel(l.Context(parent))
+			timed, end := context.WithTimeout(detached, time.Hour)
+			ctx := []context.Context{detached, timed, l.Context(detached), l.Context(timed)}[i]
+			if when == "before the call" {
+				cancel()
+			}
+			limit, stop, _ := l.Release(ctx)
 			cancel()
-		}
-		bounds := make(map[string]Bound)
-		for name, ctx := range all {
-			bounds[name] = l.Bound(ctx)
-		}
-		_ = l.Release()
-		limits := make(map[string]context.Context)
-		for name, bound := range bounds {
-			limit, stop := bound.Context()
-			defer stop()
-			limits[name] = limit
-		}
-		cancel()
-		for name, limit := range limits {
 			if limit.Err() != nil {
 				t.Errorf("%s: the parent ends %s, and ends the wait: %v", name, when, limit.Err())
 			}
-		}
-		stop()
-		for name, limit := range limits {
-			if own := all[name] == timed || name == "of the hold again, for an hour"; own != (limit.Err() != nil) {
+			end()
+			if own := i%2 == 1; own != (limit.Err() != nil) {
 				t.Errorf("%s: the wait after the end of its context: %v", name, limit.Err())
 			}
+			stop()
 		}
 	}
 }
@@ -519,12 +507,10 @@ func (m *merged) Err() error {
 }
 
 // A type may detach a context, as context.WithoutCancel does.
-func TestBoundOfAContextThatNeverEnds(t *testing.T) {
+func TestAReleaseByAContextThatNeverEnds(t *testing.T) {
 	l := begin(alive)
 	parent, cancel := context.WithCancel(t.Context())
-	bound := l.Bound(&merged{Context: l.Context(parent)})
-	_ = l.Release()
-	limit, stop := bound.Context()
+	limit, stop, _ := l.Release(&merged{Context: l.Context(parent)})
 	defer stop()
 	cancel()
 	if limit.Err() != nil {

@@ -26,13 +26,10 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	}
 	held := h.held.Load()
 	old, _ := in(held.nodes, q)
-	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from {
-		return h.endOr(errNotWrite)
-	}
 	// Before the request is sent: it deletes the node, which is not a loss.
 	pending := &heldNodes{held.nodes, make(chan struct{})}
-	if !h.held.CompareAndSwap(held, pending) {
-		return h.endOr(errNotWrite) // another downgrade was first, or a release
+	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from || !h.held.CompareAndSwap(held, pending) {
+		return h.endOr(errNotWrite) // or another downgrade was first, or a release
 	}
 	settle := func(now *heldNodes) {
 		h.held.Store(now)
@@ -66,8 +63,8 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		}
 		return nil
 	})
-	// If a release has ended the hold meanwhile, the server's error about the node is not the answer;
-	// and a success is not an error.
+	// If a release has ended the hold meanwhile, the server's error about the node is not the
+	// answer; and a success is not an error.
 	if end := h.Err(); end != nil && (err != nil || errors.Is(end, hold.ErrLost)) {
 		return end
 	}

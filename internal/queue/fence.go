@@ -18,10 +18,11 @@ import (
 // Guard has checks that fail once one of the nodes is gone. A hold on several locks that has ended
 // may have given back some of them: then these are checked, too.
 func (h *Hold) Guard() []*zk.CheckVersionRequest {
+	held := h.held.Load()
 	if h.Err() != nil {
-		return guards(h.nodes(&h.granted))
+		held = &h.granted
 	}
-	return guards(h.nodes(h.held.Load()))
+	return guards(h.nodes(held))
 }
 
 func guards(nodes []nodeRef) []*zk.CheckVersionRequest {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,12 +20,6 @@ import (
 type Front struct {
 	Member  Member // the zero Member: the queue is empty
 	Current bool   // no change has been known for long, and the quorum has answered in time, see Follow
-}
-
-// equal reports whether a program would see no difference.
-func (f Front) equal(other Front) bool {
-	return f.Current == other.Current && f.Member.Path == other.Member.Path && f.Member.Token == other.Member.Token &&
-		f.Member.ReleaseRequested == other.Member.ReleaseRequested && bytes.Equal(f.Member.Data, other.Member.Data)
 }
 
 // First returns the first member, and the zero Member if the queue is empty. It asks the quorum
@@ -103,8 +98,7 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 type follower struct {
 	queue   *Queue
 	yield   func(Front) bool
-	last    Front
-	shown   bool      // last was given to yield
+	last    Front     // that yield was called with; the zero Front: none was
 	until   time.Time // how long it may stay current, now that a change is known; zero: none is
 	stopped bool      // yield has returned false
 }
@@ -112,11 +106,9 @@ type follower struct {
 // tell gives a Front to yield, unless it is the one that was given last.
 func (f *follower) tell(front Front) {
 	f.until = time.Time{}
-	if f.stopped || f.shown && f.last.equal(front) || !f.shown && !front.Current {
-		return
+	if !f.stopped && !reflect.DeepEqual(f.last, front) {
+		f.last, f.stopped = front, !f.yield(front)
 	}
-	f.last, f.shown = front, true
-	f.stopped = !f.yield(front)
 }
 
 // reads calls read with a context that ends with known, or when the last Front may no longer be

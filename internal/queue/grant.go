@@ -252,28 +252,26 @@ func (g *Grant) watch(n nodeRef) {
 	ctx := g.self.Context(context.Background())
 	for delay := FirstRecheck; ; {
 		w, err := g.client.WatchNode(ctx, g.sess, n.path())
-		var event zk.Event
 		if err == nil || err == zk.ErrNoAuth {
+			rung := wire.Wait(ctx, time.After(delay), w)
 			switch {
-			case wire.Wait(ctx, time.After(delay), w):
-				event, _ = w.Fired()
-				delay = FirstRecheck
 			case ctx.Err() != nil:
 				return
-			default: // the event may be withheld
+			case rung:
+				delay = FirstRecheck
+				if event, _ := w.Fired(); zkclient.Gone(event) {
+					err = zk.ErrNoNode
+				}
+			default: // the server may withhold the event
 				delay = min(2*delay, time.Hour)
 				_, _, err = g.client.Get(ctx, n.path())
 			}
 		}
-		switch {
-		case err == zk.ErrNoNode, err == nil && zkclient.Gone(event):
-			// Release and Downgrade delete the node themselves, and have said so before they sent
-			// the delete.
-			g.missed(n, zk.ErrNoNode)
-			return
-		case err != nil && err != zk.ErrNoAuth:
+		if err != nil && err != zk.ErrNoAuth {
+			// Release and Downgrade, which delete the node themselves, have changed held before, so
+			// missed ignores it. If the server refuses the watch, only the lease detects a loss.
 			g.missed(n, err)
-			return // ctx has ended, or the server refuses: the lease has to do
+			return
 		}
 		// A client has written into the node, which is not a loss; the watch has ended with its
 		// connection; or its event was withheld. It is set again.
@@ -284,11 +282,7 @@ func (g *Grant) watch(n nodeRef) {
 // asking: a watch that was set on the present connection has not fired.
 func (g *Grant) KnownToExist() bool {
 	w := g.own.Load()
-	if w == nil {
-		return false
-	}
-	_, fired := w.Fired()
-	return !fired
+	return w != nil && !fired(w)
 }
 
 // Exists reports whether the first of the nodes exists, and asks if that is not known. If it does

@@ -61,24 +61,23 @@ func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call Call) {
 	})
 }
 
-// Release ends this hold. ctx bounds the wait, see hold.Hold.Bound.
+// Release ends this hold. ctx bounds the wait, see hold.Hold.Release.
 func (h *Hold) Release(ctx context.Context) error {
-	bound := h.state.Bound(ctx)
-	err := h.state.Release()
-	if err != hold.ErrReleased {
-		ctx, stop := bound.Context()
-		defer stop()
-		var left error
-		if h.leaver == nil {
-			left = h.Grant.Release(ctx)
-		} else {
-			left = h.leaver.Leave(ctx, h)
-		}
-		if err == nil {
-			err = left
-		}
-		h.call.ended(h, err)
+	ctx, stop, err := h.state.Release(ctx)
+	defer stop()
+	if err == hold.ErrReleased {
+		return h.wrap("release", err)
 	}
+	var left error
+	if h.leaver == nil {
+		left = h.Grant.Release(ctx)
+	} else {
+		left = h.leaver.Leave(ctx, h)
+	}
+	if err == nil {
+		err = left
+	}
+	h.call.ended(h, err)
 	return h.wrap("release", err)
 }
 

@@ -83,8 +83,8 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 	reads.Wait()
 	for _, m := range members {
 		if m.err == zk.ErrNoNode {
-			// It has left since the listing. The members behind it are judged without it, or a free
-			// lock would be shown beside waiters.
+			// It has left since the listing. The members behind it are judged without it, or all of
+			// them would be shown as waiters.
 			line = slices.DeleteFunc(line, m.owns)
 		} else if m.err != nil {
 			return nil, Explain(m.err, "READ on "+q.path(m.first))
@@ -101,7 +101,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 	return list, nil
 }
 
-// member describes the member with a number of nodes from n on; data and stat are those of n.
+// member describes a member by the first of its nodes, and what that contains.
 func (q *Queue) member(n znode.Node, nodes int, data []byte, stat *zk.Stat) Member {
 	lock, own := q.info(Request{Kind: n.Kind, Nodes: nodes}), withoutRequest(data)
 	m := Member{

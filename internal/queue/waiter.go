@@ -226,12 +226,10 @@ func (w *waiter) readToken(ctx context.Context) error {
 	path := w.queue.path(w.nodes[0])
 	own, err := w.queue.client.Watch(ctx, w.sess, path)
 	switch {
-	case err == zk.ErrNoNode:
+	case err == zk.ErrNoNode, err == nil && own.Stat.EphemeralOwner != w.sess:
 		return errNoNode
 	case err != nil:
 		return Explain(err, "READ on "+path)
-	case own.Stat.EphemeralOwner != w.sess:
-		return errNoNode
 	}
 	w.queue.readable.Store(true)
 	w.token = own.Stat.Czxid
