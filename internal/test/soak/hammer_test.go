@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -27,17 +26,14 @@ type hammer struct {
 	options
 	outcome
 	*nemesis
-	dirs       []string // the queues of all rounds
 	holds      int
 	crossings  int // exclusive holds whose predecessor was in another process
 	contended  int
 	violations int
-	unfenced   int    // overlaps with holds that the nemesis took: the store must compare tokens
-	orphans    int    // nodes left in a queue when all workers had ended
-	unused     int    // directories that stay, because no caller ever queued there
-	unclosed   int    // processes that failed, or ended with goroutines left over
-	differ     int    // nodes that some members show and others do not
-	kept       string // where the members' data were copied to when they differed; "" if they never did
+	unfenced   int // overlaps with holds that the nemesis took: the store must compare tokens
+	orphans    int // nodes left in a queue when all workers had ended
+	unclosed   int // processes that failed, or ended with goroutines left over
+	differ     int // nodes that some members show and others do not
 }
 
 func hammers(t *testing.T, o options) {
@@ -66,7 +62,7 @@ func losesReplies(t *testing.T, o options) {
 	if o.short() {
 		o.For, o.Locks = time.Second, 8
 	}
-	d := &deck{often: []string{wireCard(proxy.CutAfterCommit, proxy.CreateOp), wireCard(proxy.CutAfterCommit, proxy.DeleteOp)}}
+	d := &deck{often: []card{packetCard(proxy.CutAfterCommit, proxy.CreateOp), packetCard(proxy.CutAfterCommit, proxy.DeleteOp)}}
 	hammered(t, o, map[string]*deck{"client": d})
 }
 
@@ -83,9 +79,6 @@ func hammered(t *testing.T, o options, decks map[string]*deck) {
 		h.round(number, min(o.Round, max(length, time.Second)))
 	}
 	took := time.Since(began)
-	if h.orphans == 0 && decks != nil {
-		h.gone()
-	}
 	h.end()
 	for _, what := range h.missing() {
 		h.Errorf("%s: the run means nothing", what)
@@ -216,7 +209,6 @@ func (h *hammer) round(number int, length time.Duration) {
 // swept returns the nodes left in a queue a while after the end of the run. The sessions live, so
 // the server deletes none of them.
 func (h *hammer) swept(path, dir string, over time.Time) (found []finding) {
-	h.dirs = append(h.dirs, dir)
 	left := test.Children(h, h.admin, dir)
 	for len(left) > 0 && time.Since(over) < 15*time.Second {
 		runtime.Gosched()
@@ -274,40 +266,6 @@ func (h *hammer) compare(paths []string) {
 			h.Logf("seed %d: the members differ: %s is shown by %v alone", h.Seed, node, members)
 		}
 	}
-	if h.differ > 0 && h.kept == "" {
-		h.keep()
-	}
-}
-
-// keep copies the data and the logs of the members, which are deleted with the test: their
-// transactions show which member lacks one. ZooKeeper's zkTxnLogToolkit.sh prints them.
-func (h *hammer) keep() {
-	var err error
-	if h.kept, err = os.MkdirTemp("", "zklocks-members-"); err != nil {
-		h.Error(err)
-		return
-	}
-	for i, member := range h.members.Servers() {
-		err = errors.Join(err, os.CopyFS(filepath.Join(h.kept, strconv.Itoa(i+1)), os.DirFS(member.Dir())))
-	}
-	h.Logf("seed %d: data and logs of the members are in %s (%v)", h.Seed, h.kept, err)
-}
-
-// gone waits until the server has removed the directories. It does not remove a container that
-// never had a child: its caller gave up, or was refused by a fault, after creating the directory
-// and before creating its node.
-func (h *hammer) gone() {
-	for _, dir := range h.dirs {
-		unused := false
-		test.Eventually(h, time.Minute, dir+" is removed", func() bool {
-			there, stat, err := h.admin.Exists(dir)
-			unused = err == nil && there && stat.Cversion == 0
-			return err == nil && (!there || unused)
-		})
-		if unused {
-			h.unused++
-		}
-	}
 }
 
 // end ends the processes, and checks that they leave no goroutine.
@@ -325,9 +283,9 @@ func (h *hammer) end() {
 
 // faults counts all faults that took effect, and how many of them struck servers.
 func (h *hammer) faults() (all, servers int64) {
-	for card, n := range h.fired {
+	for name, n := range h.fired {
 		all += n
-		if d := h.decks["members"]; d != nil && slices.Contains(d.often, card) {
+		if d := h.decks["members"]; d != nil && slices.ContainsFunc(d.all(), func(c card) bool { return c.name == name }) {
 			servers += n
 		}
 	}
@@ -338,14 +296,13 @@ func (h *hammer) faults() (all, servers int64) {
 // one of each deck.
 func (h *hammer) missing() (what []string) {
 	for kind, d := range h.decks {
-		fired := func(card string) bool { return h.fired[card] > 0 }
-		cards := slices.Concat(d.often, d.rarely)
-		if h.short() && !slices.ContainsFunc(cards, fired) {
+		fired := func(c card) bool { return h.fired[c.name] > 0 }
+		if h.short() && !slices.ContainsFunc(d.all(), fired) {
 			what = append(what, "no fault of "+kind)
 		}
-		for _, card := range cards {
-			if !h.short() && !fired(card) {
-				what = append(what, "never "+card)
+		for _, c := range d.all() {
+			if !h.short() && !fired(c) {
+				what = append(what, "never "+c.name)
 			}
 		}
 	}
@@ -381,10 +338,10 @@ func (h *hammer) table(took time.Duration) string {
 		tally = append(tally, fmt.Sprintf("%d %s", h.Tally[what], what))
 	}
 	all, servers := h.faults()
-	return fmt.Sprintf("%s\n%s\nHAMMER | seed %d | %d servers | %v | %d holds | %.0f/s | %d hand-overs between processes | %d contended | %d faults, %d of servers | %d lost | %d violations | %d unfenced overlaps after a deletion by hand | %d complaints | %d orphans | %d directories never used | %d processes failed",
+	return fmt.Sprintf("%s\n%s\nHAMMER | seed %d | %d servers | %v | %d holds | %.0f/s | %d hand-overs between processes | %d contended | %d faults, %d of servers | %d lost | %d violations | %d unfenced overlaps after a deletion by hand | %d complaints | %d orphans | %d processes failed",
 		strings.Join(faults, ", "), strings.Join(tally, ", "),
 		h.Seed, h.Servers, took.Round(time.Second), h.holds, float64(h.holds)/took.Seconds(), h.crossings, h.contended, all, servers, h.Tally["lost"],
-		h.violations, h.unfenced, h.WrongTotal, h.orphans, h.unused, h.unclosed)
+		h.violations, h.unfenced, h.WrongTotal, h.orphans, h.unclosed)
 }
 
 // finding is something wrong in one round. Its timeline shows the holds of a path, or else of a

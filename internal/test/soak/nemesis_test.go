@@ -21,7 +21,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// nemesis injects faults while the children lock. Each of its hands is a goroutine for one client,
+// nemesis injects faults while the processes lock. Each of its hands is a goroutine for one client,
 // for the servers, or for the nodes. A hand injects one fault at a time, and draws its kind from a
 // deck, so that each kind has its turn.
 type nemesis struct {
@@ -43,7 +43,7 @@ type nemesis struct {
 	byHand byHand
 }
 
-// client is a child, with the proxies by which it reaches the servers.
+// client is a process, with the proxies by which it reaches the servers.
 type client struct {
 	name    string
 	process *realzk.Child
@@ -61,42 +61,54 @@ type hand struct {
 	*nemesis
 	ctx    context.Context
 	random *rand.Rand
+	client *client  // of a hand for one
+	paths  []string // of the locks
+}
+
+// card is a kind of fault. play returns when the fault is over, and reports whether it had an
+// effect.
+type card struct {
+	name string
+	play func(*hand) bool
 }
 
 // deck is dealt in a random order, without repetition until it is through. A rare card is in every
 // fourth deal only.
 type deck struct {
-	often, rarely []string
+	often, rarely []card
 	deals         int
-	left          []string
+	left          []card
 }
 
-func (d *deck) next(random *rand.Rand) string {
+func (d *deck) all() []card { return slices.Concat(d.often, d.rarely) }
+
+// add adds a kind of fault that is n times as frequent as others.
+func (d *deck) add(n int, name string, play func(*hand) bool) {
+	for range n {
+		d.often = append(d.often, card{name, play})
+	}
+}
+
+// deal plays the next card. A card whose fault had no effect is returned to the deck.
+func (h *hand) deal(d *deck) {
+	h.mu.Lock()
 	if len(d.left) == 0 {
-		d.left = append(d.left, d.often...)
-		if d.deals%4 == 0 {
-			d.left = append(d.left, d.rarely...)
+		if d.left = slices.Clone(d.often); d.deals%4 == 0 {
+			d.left = d.all()
 		}
 		d.deals++
-		random.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
+		h.random.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
 	}
-	card := d.left[0]
+	c := d.left[0]
 	d.left = d.left[1:]
-	return card
-}
-
-// deal plays the next card of a deck. A card whose fault had no effect is returned to it.
-func (n *nemesis) deal(d *deck, random *rand.Rand, play func(card string) bool) {
-	n.mu.Lock()
-	card := d.next(random)
-	n.mu.Unlock()
-	struck := play(card)
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	h.mu.Unlock()
+	struck := c.play(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if struck {
-		n.fired[card]++
+		h.fired[c.name]++
 	} else {
-		d.left = append(d.left, card)
+		d.left = append(d.left, c)
 	}
 }
 
@@ -117,24 +129,24 @@ func (n *nemesis) say(whom, format string, args ...any) (over func()) {
 // rage injects faults until ctx ends, and repairs all of them.
 func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	var hands sync.WaitGroup
-	hook := func(id uint64, share float64, kind string, play func(h *hand, card string) bool) {
+	hook := func(id uint64, share float64, kind string, c *client) {
 		d := n.decks[kind]
 		if d == nil {
 			return
 		}
-		h := &hand{nemesis: n, ctx: ctx, random: rand.New(rand.NewPCG(n.seed+uint64(round)<<32, id))}
+		h := &hand{nemesis: n, ctx: ctx, random: rand.New(rand.NewPCG(n.seed+uint64(round)<<32, id)), client: c, paths: paths}
 		hands.Go(func() {
 			for h.rest(share) {
-				n.deal(d, h.random, func(card string) bool { return play(h, card) })
+				h.deal(d)
 			}
 		})
 	}
 	// Nine of ten faults are of connections.
 	for i, c := range n.clients {
-		hook(1_000_000+uint64(i), 0.9/float64(len(n.clients)), "client", func(h *hand, card string) bool { return h.strike(c, card) })
+		hook(1_000_000+uint64(i), 0.9/float64(len(n.clients)), "client", c)
 	}
-	hook(2_000_000, 0.1, "nodes", func(h *hand, card string) bool { return h.meddle(paths, card) })
-	hook(3_000_000, 0, "members", (*hand).assail)
+	hook(2_000_000, 0.1, "nodes", nil)
+	hook(3_000_000, 0, "members", nil)
 	hands.Wait()
 }
 
@@ -160,163 +172,111 @@ func (h *hand) pause(d time.Duration) bool {
 	}
 }
 
-// upTo is a random time.
-func (h *hand) upTo(d time.Duration) time.Duration { return time.Duration(h.random.Int64N(int64(d))) }
-
-// Faults of a client's connection: a cut at a request of each kind, and a packet that is delayed
-// for long.
-var (
-	cuts   = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
-	cutAt  = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.WatchesOp, proxy.ConnectOp}
-	holds  = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
-	holdAt = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.ListOp, proxy.ReadOp}
-)
-
-// clientDeck holds the faults of clients.
+// clientDeck has the faults of a client: of its connection, its process and its session; a cut at a
+// request of each kind, and a packet that is delayed for long.
 func clientDeck() *deck {
-	d := &deck{
-		often: []string{
-			"cut", "cut", "cut", "mute", "mute", "mute replies", "mute replies", "refuse", "refuse", "stop", "stop",
-		},
-		// These cost a session, most of the time.
-		rarely: []string{"expire", "expire", "black hole", "deaf", "freeze"},
-	}
-	for _, list := range []struct {
-		actions []proxy.Action
-		ops     []proxy.Op
-	}{{cuts, cutAt}, {holds, holdAt}} {
-		for _, action := range list.actions {
-			for _, op := range list.ops {
-				d.often = append(d.often, wireCard(action, op))
+	d := &deck{}
+	each := func(how func(*proxy.Proxy)) func(*hand) {
+		return func(h *hand) {
+			for _, p := range h.client.proxies {
+				how(p)
 			}
+		}
+	}
+	mute, muteReplies, unmute := each((*proxy.Proxy).Mute), each((*proxy.Proxy).MuteReplies), each((*proxy.Proxy).Unmute)
+	stop, resume := func(h *hand) { h.client.process.Pause() }, func(h *hand) { h.client.process.Resume() }
+	accept := each(func(p *proxy.Proxy) { _ = p.Accept() }) // if it fails, the client is without a server until the next time
+	// lasting is a fault that lasts for a part of the session timeout, or for longer than it.
+	lasting := func(name string, begin, end func(*hand), outlasts bool) card {
+		return card{name, func(h *hand) bool {
+			defer h.say(h.client.name, "%s: %s", h.client.name, name)()
+			begin(h)
+			if outlasts {
+				h.pause(h.session * 3 / 2)
+			} else {
+				h.pause(upTo(h.random, h.session/8))
+			}
+			end(h)
+			return true
+		}}
+	}
+	d.often = []card{
+		lasting("mute", mute, unmute, false), lasting("mute replies", muteReplies, unmute, false),
+		lasting("refuse", each((*proxy.Proxy).Refuse), accept, false), lasting("stop", stop, resume, false),
+	}
+	d.often = slices.Repeat(d.often, 2)
+	d.add(3, "cut", func(h *hand) bool {
+		h.say(h.client.name, "%s: cut", h.client.name)
+		each((*proxy.Proxy).Cut)(h)
+		return true
+	})
+	// These cost a session, most of the time.
+	expire := card{"expire", (*hand).expire}
+	d.rarely = []card{expire, expire, lasting("black hole", mute, unmute, true), lasting("deaf", muteReplies, unmute, true), lasting("freeze", stop, resume, true)}
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.WatchesOp, proxy.ConnectOp} {
+			d.often = append(d.often, packetCard(action, op))
+		}
+	}
+	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply} {
+		for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.ListOp, proxy.ReadOp} {
+			d.often = append(d.often, packetCard(action, op))
 		}
 	}
 	return d
 }
 
-func wireCard(action proxy.Action, op proxy.Op) string { return action.String() + ": " + op.String() }
-
-func parseWireCard(card string) (action proxy.Action, op proxy.Op) {
-	left, right, _ := strings.Cut(card, ": ")
-	for _, action = range slices.Concat(cuts, holds) {
-		if action.String() == left {
-			break
+// packetCard is a fault at the next request of a kind.
+func packetCard(action proxy.Action, op proxy.Op) card {
+	name := action.String() + ": " + op.String()
+	return card{name, func(h *hand) (struck bool) {
+		defer h.say(h.client.name, "%s: %s", h.client.name, name)()
+		ctx, cancel := context.WithTimeout(h.ctx, h.session/2) // such a request may not come
+		defer cancel()
+		fired := make(chan struct{}, len(h.client.proxies))
+		for _, p := range h.client.proxies {
+			f := p.Next(op, action)
+			defer f.Cancel()
+			go func() {
+				select {
+				case <-f.Fired():
+					fired <- struct{}{}
+				case <-ctx.Done():
+				}
+			}()
+			if op == proxy.WatchesOp || op == proxy.ConnectOp {
+				p.Cut() // these requests come with a new connection
+			}
 		}
-	}
-	for ; op.String() != right; op++ {
-	}
-	return action, op
-}
-
-// strike injects the fault of a card into a client.
-func (h *hand) strike(c *client, card string) bool {
-	defer h.say(c.name, "%s: %s", c.name, card)()
-	short, long := h.session/8, h.session*3/2
-	switch card {
-	case "cut":
-		c.each((*proxy.Proxy).Cut)
-	case "mute":
-		h.mute(c, (*proxy.Proxy).Mute, h.upTo(short))
-	case "mute replies":
-		h.mute(c, (*proxy.Proxy).MuteReplies, h.upTo(short))
-	case "black hole":
-		h.mute(c, (*proxy.Proxy).Mute, long)
-	case "deaf":
-		h.mute(c, (*proxy.Proxy).MuteReplies, long)
-	case "refuse":
-		c.each((*proxy.Proxy).Refuse)
-		h.pause(h.upTo(short))
-		c.accept(h)
-	case "stop":
-		h.freeze(c, h.upTo(short))
-	case "freeze":
-		h.freeze(c, long)
-	case "expire":
-		return h.expire(c)
-	default:
-		return h.onTheWire(c, card)
-	}
-	return true
-}
-
-func (c *client) each(do func(*proxy.Proxy)) {
-	for _, p := range c.proxies {
-		do(p)
-	}
-}
-
-func (c *client) accept(h *hand) {
-	for _, p := range c.proxies {
-		if err := p.Accept(); err != nil {
-			h.t.Error(err)
+		select {
+		case <-fired:
+			if action == proxy.HoldRequest || action == proxy.HoldReply {
+				h.pause(upTo(h.random, h.session/8))
+			}
+			return true
+		case <-ctx.Done():
+			return false
 		}
-	}
-}
-
-func (h *hand) mute(c *client, how func(*proxy.Proxy), d time.Duration) {
-	c.each(how)
-	h.pause(d)
-	c.each((*proxy.Proxy).Unmute)
-}
-
-func (h *hand) freeze(c *client, d time.Duration) {
-	c.process.Pause()
-	h.pause(d)
-	c.process.Resume()
+	}}
 }
 
 // expire ends the client's session at the server. Each of its proxies knows of one session; one of
 // these is alive.
-func (h *hand) expire(c *client) bool {
-	struck := false
-	for i, p := range c.proxies {
+func (h *hand) expire() (struck bool) {
+	defer h.say(h.client.name, "%s: expire", h.client.name)()
+	for i, p := range h.client.proxies {
 		id, passwd := p.Session()
 		if id == 0 {
 			continue
 		}
-		end := h.sessionEnds(id)
+		at := history.Now()
 		alive, err := realzk.EndSession(id, passwd, h.servers[i])
-		end(alive || err != nil)
-		struck = struck || alive
-	}
-	return struck
-}
-
-// onTheWire waits for a request of the right kind.
-func (h *hand) onTheWire(c *client, card string) bool {
-	action, op := parseWireCard(card)
-	var faults []*proxy.Fault
-	fired := make(chan struct{}, len(c.proxies))
-	done := make(chan struct{})
-	defer close(done)
-	for _, p := range c.proxies {
-		f := p.Next(op, action)
-		faults = append(faults, f)
-		go func() {
-			select {
-			case <-f.Fired():
-				fired <- struct{}{}
-			case <-done:
-			}
-		}()
-	}
-	if op == proxy.WatchesOp || op == proxy.ConnectOp {
-		c.each((*proxy.Proxy).Cut) // these requests come with a new connection
-	}
-	late := time.NewTimer(h.session / 2)
-	defer late.Stop()
-	struck := false
-	select {
-	case <-fired:
-		struck = true
-		if action == proxy.HoldRequest || action == proxy.HoldReply {
-			h.pause(h.upTo(h.session / 8))
+		h.mu.Lock()
+		if _, known := h.byHand.sessions[id]; (alive || err != nil) && !known {
+			h.byHand.sessions[id] = at
 		}
-	case <-late.C:
-	case <-h.ctx.Done():
-	}
-	for _, f := range faults {
-		f.Cancel()
+		h.mu.Unlock()
+		struck = struck || alive
 	}
 	return struck
 }
@@ -324,11 +284,11 @@ func (h *hand) onTheWire(c *client, card string) bool {
 // membersDeck strikes followers more often than the leader: without a leader no worker gets a lock,
 // and such a run proves nothing. A member that was killed takes a while to come back.
 func membersDeck() *deck {
-	one := []string{"isolate follower", "kill leader", "pause follower", "isolate leader", "kill follower", "pause leader"}
-	return &deck{
-		often: append([]string{"pause follower", "pause follower", "isolate follower", "isolate follower"}, one...),
-		left:  one, // first, so that a minute is enough
+	d := &deck{}
+	for name, n := range map[string]int{"pause follower": 3, "isolate follower": 3, "kill follower": 1, "kill leader": 1, "pause leader": 1, "isolate leader": 1} {
+		d.add(n, name, func(h *hand) bool { return h.assail(name) })
 	}
+	return d
 }
 
 // quorumPatience is how long a member may be silent before the others drop it.
@@ -336,52 +296,50 @@ const quorumPatience = time.Second
 
 // assail breaks one member of the ensemble, and repairs it before another member is broken: two of
 // three must serve.
-func (h *hand) assail(card string) bool {
+func (h *hand) assail(what string) bool {
 	// A fault of an ensemble that is still down has no effect.
 	for !h.whole() {
 		if !h.pause(20 * time.Millisecond) {
 			return false
 		}
 	}
-	how, who, _ := strings.Cut(card, " ")
+	how, who, _ := strings.Cut(what, " ")
 	s, err := h.members.Leader()
-	if who == "follower" && err == nil {
-		var followers []*realzk.Server
-		if followers, err = h.members.Followers(); err == nil {
-			s = followers[h.random.IntN(len(followers))]
-		}
-	}
-	if err != nil {
+	followers, ferr := h.members.Followers()
+	if err != nil || ferr != nil {
 		return false
+	}
+	if who == "follower" {
+		s = followers[h.random.IntN(len(followers))]
 	}
 	// The other members notice some and do not notice others; a few last longer than a session
 	// whose client cannot be reached.
-	away := h.upTo(2 * quorumPatience)
+	away := upTo(h.random, 2*quorumPatience)
 	if h.random.IntN(8) == 0 {
-		away = h.session + h.upTo(h.session)
+		away = h.session + upTo(h.random, h.session)
 	}
-	defer h.say("", "%s %s", card, s.Addr())()
+	must := func(err error) {
+		if err != nil {
+			h.t.Error(err)
+		}
+	}
+	defer h.say("", "%s %s", what, s.Addr())()
 	switch how {
 	case "kill":
-		err = s.Kill()
+		must(s.Kill())
 		h.pause(away / 4) // a restart takes a while, too
 		// It may not serve at once, because of an election; whole checks that.
-		if again := s.Restart(); again != nil && !s.Alive() {
-			h.t.Error(again)
+		if err := s.Restart(); err != nil && !s.Alive() {
+			h.t.Error(err)
 		}
 	case "pause":
-		err = s.Pause()
+		must(s.Pause())
 		h.pause(away)
-		if again := s.Resume(); again != nil {
-			h.t.Error(again)
-		}
+		must(s.Resume())
 	case "isolate":
-		err = h.members.Isolate(s)
+		must(h.members.Isolate(s))
 		h.pause(away)
 		h.members.Heal()
-	}
-	if err != nil {
-		h.t.Error(err)
 	}
 	return true
 }
@@ -406,52 +364,41 @@ func (b *byHand) clear() {
 	b.tokens, b.nodes, b.sessions = make(map[lock]int64), make(map[string]int64), make(map[int64]int64)
 }
 
-// sessionEnds is called before a session is ended; the returned function is called afterwards.
-func (n *nemesis) sessionEnds(id int64) func(really bool) {
-	at := history.Now()
-	return func(really bool) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if _, known := n.byHand.sessions[id]; really && !known {
-			n.byHand.sessions[id] = at
-		}
-	}
-}
-
-// nodesDeck is the same for all runs.
+// nodesDeck deletes nodes of a lock.
 func nodesDeck() *deck {
-	return &deck{often: []string{"delete first", "delete first", "delete any", "delete any", "delete directory"}}
+	d := &deck{}
+	d.add(2, "delete first", func(h *hand) bool {
+		lock, dir, names := h.busy()
+		return len(names) > 0 && h.delete(lock, dir, names[0])
+	})
+	d.add(2, "delete any", func(h *hand) bool {
+		lock, dir, names := h.busy()
+		return len(names) > 0 && h.delete(lock, dir, names[h.random.IntN(len(names))])
+	})
+	d.add(1, "delete directory", func(h *hand) bool {
+		lock, dir, names := h.busy()
+		for _, name := range names {
+			h.delete(lock, dir, name)
+		}
+		defer h.say(lock, "directory %s deleted by hand", dir)()
+		return h.admin.Delete(dir, -1) == nil
+	})
+	return d
 }
 
-// meddle deletes nodes of a lock.
-func (h *hand) meddle(paths []string, card string) bool {
-	var dir string
-	var names []string
-	var i int
+// busy returns a lock that has a queue, and the nodes in the order of their numbers: the last ten
+// digits of a name.
+func (h *hand) busy() (lock, dir string, names []string) {
 	for range 100 { // of many locks most are free
-		i = h.random.IntN(len(paths))
-		dir = queueOf(paths, i)
+		i := h.random.IntN(len(h.paths))
+		lock, dir = h.paths[i], queueOf(h.paths, i)
 		if names, _, _ = h.admin.Children(dir); len(names) > 0 || h.ctx.Err() != nil {
 			break
 		}
 	}
-	if len(names) == 0 {
-		return false
-	}
-	bySequence(names)
-	switch card {
-	case "delete first":
-		return h.delete(paths[i], dir, names[0])
-	case "delete any":
-		return h.delete(paths[i], dir, names[h.random.IntN(len(names))])
-	}
-	for _, name := range names {
-		h.delete(paths[i], dir, name)
-	}
-	over := h.say(paths[i], "directory %s deleted by hand", dir)
-	err := h.admin.Delete(dir, -1)
-	over()
-	return err == nil
+	number := func(name string) string { return name[max(0, len(name)-10):] }
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
+	return lock, dir, names
 }
 
 // delete deletes one node and records its owner.
@@ -462,26 +409,20 @@ func (h *hand) delete(lockPath, dir, name string) bool {
 		return false
 	}
 	at := history.Now()
+	over := h.say(lockPath, "%s with czxid %d deleted by hand", node, stat.Czxid)
 	err = h.admin.Delete(node, -1)
-	if errors.Is(err, zk.ErrNoNode) {
+	if over(); errors.Is(err, zk.ErrNoNode) {
 		return false
 	}
-	h.mu.Lock()
+	h.mu.Lock() // it is deleted, or the answer is lost
 	defer h.mu.Unlock()
 	h.byHand.tokens[lock{lockPath, stat.Czxid}] = at
 	h.byHand.nodes[node] = at
-	h.events = append(h.events, &event{history.Event{At: at, Text: fmt.Sprintf("%s with czxid %d deleted by hand: %v", node, stat.Czxid, err)}, lockPath})
 	return true
 }
 
-// bySequence sorts by sequence number; all names end in ten digits.
-func bySequence(names []string) {
-	end := func(name string) string { return name[max(0, len(name)-10):] }
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(end(a), end(b)) })
-}
-
-// taken returns when the nemesis took a hold from its holder, if it did. node is the
-// node of a downgraded hold, "" for others.
+// taken returns when the nemesis took a hold from its holder, if it did. node is the node of a
+// downgraded hold, "" for others.
 func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
 	note := func(t int64, ok bool) {
 		if ok && (!taken || t < at) {
@@ -492,14 +433,9 @@ func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
 	note(t, ok)
 	t, ok = b.nodes[node]
 	note(t, ok)
-	t, ok = b.sessions[session(h.Who)]
+	_, session, _ := strings.Cut(h.Who, "@") // the session is in the name of an owner
+	id, _ := strconv.ParseInt(session, 16, 64)
+	t, ok = b.sessions[id]
 	note(t, ok)
 	return at, taken
-}
-
-// session returns the session in the name of an owner.
-func session(who string) int64 {
-	_, text, _ := strings.Cut(who, "@")
-	id, _ := strconv.ParseInt(text, 16, 64)
-	return id
 }

@@ -63,17 +63,17 @@ func takeovers(t *testing.T, o options) {
 	t.Run("virtual", func(t *testing.T) {
 		random := rand.New(rand.NewPCG(o.Seed, 0))
 		began := time.Now()
-		for n := 0; n < 2*len(failures) || !o.short() && time.Since(began) < o.For/10; n++ {
+		for n := 0; n < 4*len(failures) || !o.short() && time.Since(began) < o.For/10; n++ {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 					v.Latency(time.Microsecond + upTo(random, 2*time.Millisecond))
 					tick := []time.Duration{100, 250, 500}[random.IntN(3)] * time.Millisecond
 					opts := venue.Options{Tick: tick, Phase: upTo(random, tick), Partitions: true, SyncLimit: time.Second + upTo(random, time.Second)}
 					b := &bench{T: t, venue: v, random: random, tick: tick, to: &y, one: v.Standalone(t, opts), three: v.Cluster(t, 3, opts)}
-					if n%2 == 0 {
+					if n%4 == 0 {
 						b.connections(3 * len(blows))
 					} else {
-						b.fails(failures[n/2%len(failures)])
+						b.fails(failures[(n-n/4-1)%len(failures)])
 					}
 				})
 			})
