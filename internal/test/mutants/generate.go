@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -141,12 +142,16 @@ func movable(stmt ast.Stmt) bool {
 	return false
 }
 
-// allSpots are the spots of the packages whose names contain part, in the order of their files.
-func allSpots(root, part string) ([]spot, error) {
+// allSpots are the spots of the packages whose names match, in the order of their files.
+func allSpots(root, which string) ([]spot, error) {
+	pattern, err := regexp.Compile(which)
+	if err != nil {
+		return nil, err
+	}
 	var all []spot
 	for pkg := range core {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
-		if err != nil || !strings.Contains(pkg, part) {
+		if err != nil || !pattern.MatchString(pkg) {
 			continue
 		}
 		for _, file := range files {
@@ -199,8 +204,8 @@ func reasons() map[string]string {
 
 // generate draws n mutants and has them judged: by the tests of their package, then by the tests of
 // packages that use it, then by the explorer. It returns false if one survives without a reason.
-func (l *lab) generate(part string, seed uint64, n, jobs int) bool {
-	all, err := allSpots(l.root, part)
+func (l *lab) generate(which string, seed uint64, n, jobs int) bool {
+	all, err := allSpots(l.root, which)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return false

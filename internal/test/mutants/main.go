@@ -42,7 +42,7 @@ func main() {
 	onlyFits := flag.Bool("fits", false, "check that mutants and shortcuts fit the code")
 	explore := flag.Duration("explore", 0, "let the explorer judge, for so long each")
 	shortcuts := flag.Bool("shortcuts", false, "let the explorer look for a bug in the library without each of its shortcuts")
-	generate := flag.Bool("generate", false, "generate mutants of the packages whose names contain the argument")
+	generate := flag.Bool("generate", false, "generate mutants of the packages whose names match the argument")
 	seed := flag.Uint64("seed", rand.Uint64N(1e6), "which of them are drawn; default: others each time")
 	n := flag.Int("n", 20, "how many are drawn")
 	flag.Parse()
@@ -65,7 +65,7 @@ func main() {
 	defer stop()
 	dir, err := os.MkdirTemp("", "mutants-")
 	exitOn(err)
-	l := &lab{ctx, root, dir, cmp.Or(*explore, 20*time.Second)}
+	l := &lab{ctx: ctx, root: root, dir: dir, explore: cmp.Or(*explore, 20*time.Second)}
 	var passed bool
 	switch {
 	case *generate:
@@ -247,7 +247,7 @@ func (l *lab) each(jobs, n int, f func(i int) (r result, name string)) map[verdi
 // sound returns the tests that pass without a mutant.
 func (l *lab) sound(byPackage map[string][]target, jobs int) map[target]bool {
 	packages := slices.Sorted(maps.Keys(byPackage))
-	passed := map[target]bool{}
+	passed, usual := map[target]bool{}, map[string]time.Duration{}
 	var mu sync.Mutex
 	l.each(jobs, len(packages), func(i int) (result, string) {
 		pkg := packages[i]
@@ -259,6 +259,7 @@ func (l *lab) sound(byPackage map[string][]target, jobs int) map[target]bool {
 		r := l.look(target{pkg, strings.Join(tests, "|")}, nil, "")
 		mu.Lock()
 		defer mu.Unlock()
+		usual[pkg] = r.took
 		for _, t := range byPackage[pkg] {
 			passed[t] = t.run == "" && r.verdict == survived || t.run != "" && strings.Contains(r.output, "--- PASS: "+strings.ReplaceAll(t.run, " ", "_")+" (")
 		}
@@ -267,6 +268,7 @@ func (l *lab) sound(byPackage map[string][]target, jobs int) map[target]bool {
 		}
 		return r, pkg + " without a mutant"
 	})
+	l.usual = usual
 	return passed
 }
 
@@ -283,6 +285,7 @@ type result struct {
 	verdict
 	text   string // which test failed, or why there is no verdict
 	output string // of the tests
+	took   time.Duration
 }
 
 // A target is a package and a test in it; "" is all its tests.
@@ -313,10 +316,17 @@ type lab struct {
 	root    string        // of the module
 	dir     string        // for copies and test programs
 	explore time.Duration // how long the explorer looks at each copy
+
+	usual map[string]time.Duration // how long the tests of a package take without a mutant
 }
 
-// patience is longer than any package's tests take.
-const patience = 4 * time.Minute
+// patience is how long the tests of a package may take: a mutant may run in a circle.
+func (l *lab) patience(pkg string) time.Duration {
+	if usual := l.usual[pkg]; usual > 0 {
+		return 30*time.Second + 3*usual
+	}
+	return 4*time.Minute + l.explore
+}
 
 // look runs tests on a library in which files are changed. Without the race detector: a mutant is
 // no race, and the tests are twice as quick. world is the kind of the explorer's worlds; "any" or
@@ -348,10 +358,11 @@ func (l *lab) look(t target, changed map[string][]byte, world string) result {
 		return result{verdict: failed, text: "it does not compile: " + strings.TrimSpace(string(out))}
 	}
 	tests := exec.CommandContext(l.ctx, program, "-test.v", "-test.count=1", "-test.short=false",
-		"-test.timeout="+(patience+l.explore).String(), "-test.run="+t.pattern())
+		"-test.timeout="+l.patience(t.pkg).String(), "-test.run="+t.pattern())
 	tests.Dir, tests.Env = build.Dir, env
+	began := time.Now()
 	out, err := tests.CombinedOutput()
-	r := result{verdict: killed, output: string(out)}
+	r := result{verdict: killed, output: string(out), took: time.Since(began)}
 	switch {
 	case l.ctx.Err() != nil:
 		r.verdict, r.text = failed, "interrupted"
