@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Action is what a Fault does to its request.
+// An Action is what a Fault does to its request.
 type Action struct {
 	verb verb
 	code int32         // of Answer
@@ -28,26 +28,27 @@ const (
 )
 
 var (
-	// CutBefore cuts the connection in place of forwarding the request: the server never sees it.
+	// CutBefore cuts the connection instead of forwarding the request: the server never receives
+	// it.
 	CutBefore = Action{verb: cutBefore}
-	// CutOnSend forwards the request and cuts at once. The server gets it, and may still execute it
-	// when the client has reconnected.
+	// CutOnSend forwards the request and cuts at once. The server receives the request, and may
+	// execute it after the client has reconnected.
 	CutOnSend = Action{verb: cutOnSend}
 	// CutAfterCommit forwards the request, waits for the server's reply, drops it and cuts: the
-	// request is executed and the client does not know.
+	// request is executed, and the client receives no reply.
 	CutAfterCommit = Action{verb: cutAfterCommit}
-	// HoldRequest keeps the request, and what follows it on its connection, until Release. If the
-	// client gives up meanwhile, the request still arrives at its release, as a packet that was
-	// long under way.
+	// HoldRequest holds the request, and all that follows it on its connection, until Release. Even
+	// if the client closes the connection meanwhile, the request is forwarded at the release, like
+	// a packet that was under way for long.
 	HoldRequest = Action{verb: holdRequest}
-	// HoldReply keeps the reply, and what follows it on its connection (watch events, too), until
-	// Release.
+	// HoldReply holds the reply, and all that follows it on its connection (also watch events),
+	// until Release.
 	HoldReply = Action{verb: holdReply}
-	// LoseRequest loses the request, and what follows it on its connection. The connection stays:
-	// the client has to detect that no reply comes.
+	// LoseRequest loses the request, and all that follows it on its connection, which remains open:
+	// the client must detect that no reply comes.
 	LoseRequest = Action{verb: loseRequest}
-	// LoseReply forwards the request and loses the reply, and what follows it on its connection
-	// (watch events, too). The connection stays.
+	// LoseReply forwards the request, and loses the reply and all that follows it on its connection
+	// (also watch events), which remains open.
 	LoseReply = Action{verb: loseReply}
 )
 
@@ -57,9 +58,9 @@ func DelayRequest(d time.Duration) Action { return Action{verb: holdRequest, wai
 // DelayReply is HoldReply with a Release d after the server's reply.
 func DelayReply(d time.Duration) Action { return Action{verb: holdReply, wait: max(d, 1)} }
 
-// Answer answers the request with an error code of ZooKeeper's, such as -127 of an overloaded
-// server. In place of the request the server gets a read of the root, so that the reply has the
-// server's zxid and comes in order. The handshake has no such reply: Answer does not count it.
+// Answer answers the request with a ZooKeeper error code, such as -127 of an overloaded server.
+// Instead of the request the server receives a read of the root, so that the reply has the server's
+// zxid and comes in order. A handshake cannot be answered like this, and does not count.
 func Answer(code int32) Action { return Action{verb: answer, code: code} }
 
 var verbNames = [...]string{
@@ -77,7 +78,7 @@ func (a Action) String() string {
 	}
 }
 
-// Fault is one fault, which strikes once.
+// A Fault strikes once.
 type Fault struct {
 	proxy  *Proxy
 	match  func(Request) bool
@@ -91,16 +92,16 @@ type Fault struct {
 	releaseOnce sync.Once
 }
 
-// Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
-// answered. With CutAfterCommit, HoldReply and LoseReply the server's reply has arrived by then.
-// Once the connection has ended, only the server's reply to the request closes it.
+// Fired returns a channel that is closed when the fault has struck: the connection is cut, or the
+// packet is held, lost or answered. With CutAfterCommit, HoldReply and LoseReply the server's reply
+// has arrived by then. If the connection ends first, only the server's reply closes the channel.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
-// Release sends on what is held. Before the fault has struck, it makes the hold of no length.
+// Release sends the held packets. If the fault has not struck yet, its hold will have no length.
 func (f *Fault) Release() { f.releaseOnce.Do(func() { close(f.released) }) }
 
-// Cancel disarms the fault if it has not struck, and sends on what it holds. An Answer is given if
-// the request has been replaced.
+// Cancel disarms the fault if it has not struck, and sends the packets that it holds. If the
+// request of an Answer was already replaced, it is still answered.
 func (f *Fault) Cancel() {
 	f.canceled.Store(true)
 	f.proxy.disarm(f)
@@ -109,7 +110,7 @@ func (f *Fault) Cancel() {
 
 func (f *Fault) fire() { f.fireOnce.Do(func() { close(f.fired) }) }
 
-// hold waits for Release; false: the connection ended first.
+// hold waits for Release. It returns false if the connection ends first.
 func (f *Fault) hold(gone <-chan struct{}) bool {
 	f.fire()
 	if f.action.wait > 0 {

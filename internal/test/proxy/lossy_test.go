@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A stream with a gap is nothing that a network can do.
+// A network never makes a stream with a gap.
 func TestAfterALostPacketNoneGetsThrough(t *testing.T) {
 	p := For(t, "127.0.0.1:1")
 	c := &proxyConn{proxy: p}
@@ -12,7 +12,7 @@ func TestAfterALostPacketNoneGetsThrough(t *testing.T) {
 	if !p.swallows(c, toClient) || p.swallows(c, toServer) {
 		t.Error("only replies are mute")
 	}
-	p.setMute(false, false) // as Unmute begins, before it cuts the connection
+	p.setMute(false, false) // the first step of Unmute, which then cuts the connection
 	if !p.swallows(c, toClient) || p.swallows(c, toServer) {
 		t.Error("a reply behind one that was lost gets through")
 	}

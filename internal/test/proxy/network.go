@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// A Network is what a Proxy listens on and dials by: TCP, or a host of internal/memnet.
+// A Network is where a Proxy listens and dials: TCP, or a host of internal/memnet.
 type Network interface {
 	// Listen listens on an address of the network's choice if addr is empty.
 	Listen(addr string) (net.Listener, error)
@@ -28,7 +28,7 @@ func (TCP) Listen(addr string) (net.Listener, error) {
 		return net.Listen("tcp", addr)
 	}
 	var err error
-	for range 3 { // a port may be stolen between choosing and binding it
+	for range 3 { // another process may take the port before it is bound
 		var ports []int
 		if ports, err = FreePorts(1); err != nil {
 			return nil, err

@@ -11,7 +11,7 @@ type Op int
 
 const (
 	// AnyOp is every request that the program makes: all but ConnectOp, PingOp, WatchesOp, AuthOp
-	// and CloseOp, which the client makes by itself.
+	// and CloseOp, which the client sends by itself.
 	AnyOp Op = iota
 	// CreateOp creates an ephemeral node, alone or within a multi: a member queues.
 	CreateOp
@@ -20,11 +20,11 @@ const (
 	// DeleteOp deletes, alone or within a multi.
 	DeleteOp
 	// MoveOp is a multi that creates an ephemeral node and deletes another, as a downgrade does. It
-	// is a CreateOp and a DeleteOp, too.
+	// is also a CreateOp and a DeleteOp.
 	MoveOp
 	// ListOp is getChildren, with or without a watch.
 	ListOp
-	// ReadOp is getData, with or without a watch, and wire's request that watches many nodes at
+	// ReadOp is getData, with or without a watch, and wire's request that sets many watches at
 	// once.
 	ReadOp
 	// ExistsOp is exists, with or without a watch.
@@ -63,20 +63,20 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// Request is what the proxy reads of a packet on its way to the server.
+// Request describes a packet from the client.
 type Request struct {
 	Op    Op       // the most specific kind: MoveOp, not CreateOp
-	Paths []string // of every operation in it, in order
-	Watch bool     // a read that leaves a watch
+	Paths []string // of every operation in the request, in order
+	Watch bool     // whether it sets a watch
 
 	xid   int32
-	kinds uint32 // every Op that it is, as bits
+	kinds uint32 // all its kinds, as bits
 }
 
-// Is reports whether the request is of that kind, among others.
+// Is reports whether the request is of kind op. A request may have several kinds.
 func (r Request) Is(op Op) bool { return r.kinds&(1<<op) != 0 }
 
-// parseRequest reads one packet that is not the handshake.
+// parseRequest parses a packet that is not the handshake.
 func parseRequest(body []byte) Request {
 	d := jute.Decoder{Rest: body}
 	r := Request{xid: d.Int32()}
@@ -104,14 +104,15 @@ func parseRequest(body []byte) Request {
 	return r
 }
 
-// watches: the client counts its requests upwards from 1, wire counts its own downwards.
+// watches parses a request that sets watches. The client's requests have positive xids, wire's have
+// negative ones.
 func (r *Request) watches(d *jute.Decoder) {
 	if r.xid >= 0 {
 		r.set(WatchesOp)
 		return
 	}
 	d.Take(8)     // the zxid
-	for range 2 { // existing nodes, and nodes to be created
+	for range 2 { // existing nodes, and nodes that do not exist yet
 		r.Paths = append(r.Paths, d.Texts()...)
 	}
 	r.Watch = true
@@ -134,7 +135,7 @@ func readKind(code int32) Op {
 	return ListOp
 }
 
-// set makes the first kind the most specific.
+// set sets the kinds, the most specific first.
 func (r *Request) set(ops ...Op) {
 	r.Op = ops[0]
 	for _, op := range ops {
@@ -142,7 +143,7 @@ func (r *Request) set(ops ...Op) {
 	}
 }
 
-// part reads an operation that can stand alone or in a multi.
+// part parses an operation that occurs alone or in a multi.
 func (r *Request) part(d *jute.Decoder, code int32) Op {
 	switch code {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
@@ -191,7 +192,7 @@ func (r *Request) multi(d *jute.Decoder) {
 		op := r.part(d, code)
 		in |= 1 << op
 		if op == OtherOp {
-			break // of unknown length: what follows cannot be read
+			break // of unknown length: the rest cannot be parsed
 		}
 		path := r.Paths[len(r.Paths)-1]
 		switch op {
@@ -202,7 +203,7 @@ func (r *Request) multi(d *jute.Decoder) {
 		}
 	}
 	if len(made) == 0 {
-		in &^= 1 << CreateOp // a node that is deleted at once is no member: the mark of a release
+		in &^= 1 << CreateOp // a node that is deleted at once is not a member: a release creates it as a mark
 	}
 	has := func(op Op) bool { return in&(1<<op) != 0 }
 	switch {

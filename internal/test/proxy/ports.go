@@ -10,9 +10,9 @@ import (
 
 const Host = "127.0.0.1"
 
-// The ports of tests are split into lanes. They lie below the range from which systems take the
-// ports of outgoing connections: there, a client that keeps dialing a killed server's port can be
-// given that very port as its own, connects to itself, and the server can never come back to it.
+// The ports of tests are split into lanes below the range for outgoing connections. In that range a
+// client that dials a killed server's port repeatedly could be given that port for its own end. It
+// would connect to itself, and the server could not listen there again.
 const (
 	lowest  = 15000
 	highest = 32000
@@ -22,12 +22,12 @@ const (
 
 var (
 	lastPort atomic.Uint32
-	// lane is that of this process. It keeps the listener for as long as the process lives.
+	// lane is the lane of this process. Its listener is kept while the process lives.
 	lane = sync.OnceValues(func() (net.Listener, int) { return freeLane(os.Getpid()) })
 )
 
-// freeLane finds a lane that no process has taken, and takes it by a listener on its first port. If
-// all are taken it is shared, and the listener nil.
+// freeLane finds a free lane, and takes it by listening on its first port. If no lane is free, it
+// returns a lane to share, and a nil listener.
 func freeLane(pid int) (net.Listener, int) {
 	for i := range lanes {
 		at := lowest + (pid+i)%lanes*width
@@ -40,12 +40,12 @@ func freeLane(pid int) (net.Listener, int) {
 
 // FreePorts finds n ports on which no program listens.
 //
-// All are held open until the last is found, so that they differ; between closing and the server's
-// bind a program that is no test can still take one, which is why starting retries.
+// It keeps all of them open until the last is found, so that they differ. Before the server binds a
+// port, another program can still take it, so starting a server retries.
 //
-// No program listens on the port of a server that is down, or of a proxy that refuses. So that no
-// other test process takes it, each has a lane of its own, and goes once around it before it takes
-// a port again.
+// No program listens on the port of a dead server, or of a proxy that refuses. So that no other
+// test process takes it, each process has a lane of its own, and uses all ports of the lane before
+// it uses a port again.
 func FreePorts(n int) ([]int, error) {
 	_, at := lane()
 	var ports []int

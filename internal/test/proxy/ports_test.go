@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// Two test processes in one lane would take the ports of each other's servers that are down.
 func TestALaneIsTakenForAsLongAsTheProcessLives(t *testing.T) {
 	ports, err := FreePorts(3)
 	if err != nil {
@@ -19,13 +18,13 @@ func TestALaneIsTakenForAsLongAsTheProcessLives(t *testing.T) {
 	if slices.Min(ports) <= ours || slices.Max(ports) >= ours+width {
 		t.Errorf("ports %v are not of the lane at %d", ports, ours)
 	}
-	runtime.GC() // which closes a listener that is not referred to
+	runtime.GC() // would close a listener without references
 	runtime.GC()
 	if l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", Host, ours)); err == nil {
 		l.Close()
 		t.Error("another process can take the lane")
 	}
-	// The lane of a process whose number leads to ours is another.
+	// A process whose id leads to our lane finds another lane.
 	if l, at := freeLane(os.Getpid() + lanes); l == nil || at == ours {
 		t.Errorf("the lane at %d is given twice, or none", at)
 	} else {

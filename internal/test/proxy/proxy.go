@@ -16,8 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// Proxy forwards packets between clients and one server, decodes them, and injects a fault at the
-// packet that a test names.
+// Proxy forwards packets between clients and a server, decodes them, and injects faults.
 //
 //	p := proxy.For(t, server.Addr())
 //	conn := realzk.Connect(t, 4*time.Second, p.Addr())
@@ -25,17 +24,17 @@ import (
 //	...
 //	<-lost.Fired()
 type Proxy struct {
-	bytes bool // not ZooKeeper's client protocol: forwards, cuts and mutes only
+	bytes bool // not ZooKeeper's client protocol: the Proxy only forwards, cuts and mutes
 
 	mu       sync.Mutex
-	doors    []*door // at least one; the list only grows
+	doors    []*door // at least one; doors are only added
 	refusing bool
 	conns    map[*proxyConn]struct{}
 	faults   []*Fault
 	hook     func(Op)
-	greeting func(io.Reader) ([]byte, error) // of bytes; see OnGreeting
+	greeting func(io.Reader) ([]byte, error) // for bytes; see OnGreeting
 	mute     [2]bool                         // by direction
-	session  int64                           // of the last handshake that was answered
+	session  int64                           // of the last answered handshake
 	passwd   []byte
 	closed   bool
 
@@ -45,7 +44,7 @@ type Proxy struct {
 	hideContainers atomic.Bool
 }
 
-// A door is one address of a Proxy, and its target.
+// A door is an address of a Proxy, and its target.
 type door struct {
 	network  Network
 	addr     string
@@ -61,10 +60,10 @@ const (
 	toClient
 )
 
-// proxies lets Expire bypass a proxy that is muted, refusing, or armed.
+// proxies lets Expire bypass a proxy that is muted, refusing, or has an armed fault.
 var proxies sync.Map // proxy address -> *Proxy
 
-// Behind is the server that addr leads to: addr itself, or what the proxy there forwards to.
+// Behind returns the server to which addr leads: addr itself, or the target of the proxy there.
 func Behind(addr string) string {
 	for {
 		p, ok := proxies.Load(addr)
@@ -81,8 +80,7 @@ func New(target string) (*Proxy, error) { return On(TCP{}, target) }
 // On is New on another network.
 func On(network Network, target string) (*Proxy, error) { return newProxy(network, target, false) }
 
-// NewBytes forwards bytes that need not be ZooKeeper's client protocol: such a Proxy forwards, cuts
-// and mutes only.
+// NewBytes returns a Proxy for any protocol, which only forwards, cuts and mutes.
 func NewBytes(target string) (*Proxy, error) { return newProxy(TCP{}, target, true) }
 
 func newProxy(network Network, target string, bytes bool) (*Proxy, error) {
@@ -97,9 +95,9 @@ func newProxy(network Network, target string, bytes bool) (*Proxy, error) {
 	return p, nil
 }
 
-// Open gives the Proxy one more address, which leads to another target, perhaps another member of
-// an ensemble. Faults and all other methods are about the connections to all addresses, but Addr,
-// Target and SetTarget about the first.
+// Open gives the Proxy another address, which leads to another target, for example another member
+// of an ensemble. Addr, Target and SetTarget apply to the first address. All other methods, and
+// faults, apply to the connections to all addresses.
 func (p *Proxy) Open(network Network, target string) (addr string, err error) {
 	l, err := network.Listen("")
 	if err != nil {
@@ -117,13 +115,13 @@ func (p *Proxy) Open(network Network, target string) (addr string, err error) {
 	return d.addr, nil
 }
 
-// serve accepts at a door; caller holds mu.
+// serve accepts connections at a door; caller holds mu.
 func (p *Proxy) serve(d *door, l net.Listener) {
 	d.listener = l
 	p.wg.Go(func() { p.accept(d, l) })
 }
 
-// For is a Proxy that is closed at cleanup.
+// For returns a Proxy that is closed at cleanup.
 func For(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	return ForOn(tb, TCP{}, target)
@@ -140,17 +138,16 @@ func ForOn(tb testing.TB, network Network, target string) *Proxy {
 	return p
 }
 
-// Addr is the host:port that clients connect to.
+// Addr returns the host:port to which clients connect.
 func (p *Proxy) Addr() string { return p.first().addr }
 
-// first is the first door.
 func (p *Proxy) first() *door {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.doors[0]
 }
 
-// Target is where the next connection goes.
+// Target returns the target of the next connection.
 func (p *Proxy) Target() string { return p.targetOf(p.first()) }
 
 func (p *Proxy) targetOf(d *door) string {
@@ -159,8 +156,8 @@ func (p *Proxy) targetOf(d *door) string {
 	return d.target
 }
 
-// SetTarget sends the next connections to another server, so that a reconnect can land on another
-// member. Present ones stay.
+// SetTarget sets the target of the next connections, so that a client reconnects to another member.
+// Present connections remain.
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +187,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse cuts all connections and refuses new ones, as a server that is down does.
+// Refuse cuts all connections and refuses new ones, like a dead server.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	p.refusing = true
@@ -254,7 +251,7 @@ func (p *Proxy) accept(d *door, l net.Listener) {
 			pending: make(pending),
 		}
 		p.mu.Lock()
-		if d.listener != l { // refusing since
+		if d.listener != l { // Refuse was called meanwhile
 			p.mu.Unlock()
 			client.Close()
 			return
@@ -265,15 +262,14 @@ func (p *Proxy) accept(d *door, l net.Listener) {
 	}
 }
 
-// Mute makes a black hole: connections stay and are accepted, and nothing passes, in either
-// direction; not even the end of a connection.
+// Mute makes a black hole: connections remain open and are accepted, and nothing passes, in either
+// direction, not even the end of a connection.
 func (p *Proxy) Mute() { p.setMute(true, true) }
 
 // MuteReplies forwards requests and drops what the server sends.
 func (p *Proxy) MuteReplies() { p.setMute(false, true) }
 
-// Unmute ends Mute and MuteReplies. Connections that have lost a packet are cut, because what was
-// dropped is lost for good.
+// Unmute ends Mute and MuteReplies. It cuts connections that have lost a packet.
 func (p *Proxy) Unmute() {
 	p.setMute(false, false)
 	for _, c := range p.live(func(c *proxyConn) bool { return c.lossy[toServer] || c.lossy[toClient] }) {
@@ -287,17 +283,16 @@ func (p *Proxy) setMute(requests, replies bool) {
 	p.mute[toServer], p.mute[toClient] = requests, replies
 }
 
-// lose makes c lose all packets in that direction, from now on until Unmute cuts it.
+// lose makes c lose all packets in a direction, from now on until Unmute cuts c.
 func (p *Proxy) lose(c *proxyConn, d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.lossy[d] = true
 }
 
-// swallows reports whether c's packet is lost, and records that it was. Both under one lock, so
-// that Unmute overlooks none. From then on all are lost, also between the two steps of Unmute: no
-// network makes a stream with a gap, and a follower that reads one has other data than its leader
-// from then on.
+// swallows reports whether c's packet is lost, and records that under the same lock, so that Unmute
+// cuts c. All later packets are lost, too, also between the two steps of Unmute: no network makes a
+// stream with a gap, and a follower that read such a stream would have other data than its leader.
 func (p *Proxy) swallows(c *proxyConn, d direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,17 +312,17 @@ func (p *Proxy) live(which func(*proxyConn) bool) []*proxyConn {
 	return conns
 }
 
-// Next arms a fault for the next request of that kind, on any connection.
+// Next arms a fault for the next request of kind op, on any connection.
 func (p *Proxy) Next(op Op, action Action) *Fault { return p.Nth(op, 1, action) }
 
-// Nth arms a fault for the n-th request of that kind from now on; 1 is the next.
+// Nth arms a fault for the n-th request of kind op from now on; 1 is the next.
 func (p *Proxy) Nth(op Op, n int, action Action) *Fault {
 	return p.Where(func(r Request) bool { return r.Is(op) }, n, action)
 }
 
-// Where arms a fault for the n-th request that matches; of several faults that are due at one
-// request, the one armed first strikes, the others wait for their next. match is called with the
-// proxy locked: it must only look.
+// Where arms a fault for the n-th request that matches. If several faults are due at one request,
+// the fault that was armed first strikes, and the others wait for their next match. match is called
+// with the proxy locked: it must not call methods of the proxy.
 func (p *Proxy) Where(match func(Request) bool, n int, action Action) *Fault {
 	f := &Fault{
 		proxy:    p,
@@ -349,7 +344,7 @@ func (p *Proxy) disarm(f *Fault) {
 	p.faults = slices.DeleteFunc(p.faults, func(g *Fault) bool { return g == f })
 }
 
-// struck is the fault that strikes r, nil when none does.
+// struck returns the fault that strikes r, or nil.
 func (p *Proxy) struck(r Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -370,8 +365,8 @@ func (p *Proxy) struck(r Request) *Fault {
 	return strikes
 }
 
-// OnRequest calls f with each request before it is forwarded, and before faults see it; nil removes
-// it. f runs on the connection's goroutine: while it runs, the request waits. It may call any
+// OnRequest calls f with each request before faults are checked and before it is forwarded; nil
+// removes it. f runs on the connection's goroutine, so the request waits for it. It may call any
 // method but Close.
 func (p *Proxy) OnRequest(f func(Op)) {
 	p.mu.Lock()
@@ -388,15 +383,15 @@ func (p *Proxy) onRequest(r Request) {
 	}
 }
 
-// Session is the session that a client had, or got, in the last handshake that a server answered,
-// and its password. 0: there was none. EndSession ends it.
+// Session returns the session of the last handshake that a server answered, and its password. The
+// id is 0 if there was none. EndSession ends the session.
 func (p *Proxy) Session() (id int64, passwd []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.session, p.passwd
 }
 
-// welcomed reads a server's answer to a handshake.
+// welcomed parses a server's answer to a handshake.
 func (p *Proxy) welcomed(body []byte) {
 	d := jute.Decoder{Rest: body}
 	h := d.Welcome()
@@ -408,7 +403,7 @@ func (p *Proxy) welcomed(body []byte) {
 	p.session, p.passwd = h.Session, slices.Clone(h.Password)
 }
 
-// Seen is how many such requests were forwarded to a server.
+// Seen returns how many requests of kind op were forwarded to a server.
 func (p *Proxy) Seen(op Op) int64 { return p.seen[op].Load() }
 
 func (p *Proxy) count(r Request) {
@@ -419,10 +414,10 @@ func (p *Proxy) count(r Request) {
 	}
 }
 
-// Notifications is how many watch events were forwarded to clients.
+// Notifications returns how many watch events were forwarded to clients.
 func (p *Proxy) Notifications() int64 { return p.notifications.Load() }
 
-// OnGreeting calls f with the first bytes of each connection; they are replaced by what it returns.
+// OnGreeting replaces the first bytes of each connection by what f returns.
 func (p *Proxy) OnGreeting(f func(from io.Reader) ([]byte, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

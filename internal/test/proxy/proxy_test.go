@@ -16,7 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// behind is a client behind a proxy, and a witness that is not.
+// behind is a client behind a proxy, and a client without a proxy.
 type behind struct {
 	*proxy.Proxy
 	conn    *zk.Conn
@@ -59,7 +59,7 @@ func (b *behind) committed(t *testing.T) int {
 	return len(test.Children(t, b.witness, b.dir))
 }
 
-// async runs f and gives its error.
+// async runs f and sends its error.
 func async(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -105,7 +105,7 @@ func TestCutBeforeKeepsTheRequestFromTheServer(t *testing.T) {
 		if n := b.committed(t); n != 0 {
 			t.Errorf("%d nodes, want 0", n)
 		}
-		must(t, b.create()) // a fault strikes once
+		must(t, b.create()) // the fault strikes once
 		if b.Seen(proxy.CreateOp) != 1 {
 			t.Errorf("seen %d creates, want 1: the one that was cut was not forwarded", b.Seen(proxy.CreateOp))
 		}
@@ -217,7 +217,7 @@ func TestHoldReplyHoldsTheWatchEventsBehindIt(t *testing.T) {
 		if n := b.Notifications(); n != 0 {
 			t.Errorf("%d notifications forwarded", n)
 		}
-		f.Cancel() // lets go, too
+		f.Cancel() // releases the reply, too
 		must(t, <-done)
 		<-watch
 		if n := b.Notifications(); n != 1 {
@@ -346,7 +346,7 @@ func TestMuteKeepsTheEndOfTheSessionFromTheClient(t *testing.T) {
 		session := b.conn.SessionID()
 		must(t, b.create())
 		b.Mute()
-		v.Expire(t, b.conn) // goes around the proxy
+		v.Expire(t, b.conn) // bypasses the proxy
 		if n := b.committed(t); n != 0 {
 			t.Errorf("%d nodes, want 0", n)
 		}
@@ -448,7 +448,7 @@ func TestRequestsAreToldApart(t *testing.T) {
 				got = append(got, op)
 			}
 		})
-		// Only what the request is counts; some of these fail, and may.
+		// The packet counts, not its result: some of these requests fail.
 		ephemeral := &zk.CreateRequest{Path: b.dir + "/e-", Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence}
 		dir := &zk.CreateRequest{Path: b.dir + "/d-", Acl: acl, Flags: zk.FlagSequence}
 		set := &zk.SetDataRequest{Path: b.dir, Version: -1}
@@ -545,7 +545,7 @@ func TestManyClientsThroughCuts(t *testing.T) {
 						return
 					default:
 						_, _, _ = conn.Exists("/")
-						time.Sleep(time.Microsecond) // a goroutine that always runs stops the clock of a bubble
+						time.Sleep(time.Microsecond) // a goroutine that never waits stops the clock of a bubble
 					}
 				}
 			})
@@ -560,7 +560,7 @@ func TestManyClientsThroughCuts(t *testing.T) {
 	})
 }
 
-// What has been read of a stream are its first frames.
+// ReadFrame returns the first frames of any stream.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0, 0, 0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
@@ -605,8 +605,8 @@ func TestHideContainers(t *testing.T) {
 			_, err := b.conn.CreateContainer(b.dir+"/b", nil, zk.FlagContainer, acl)
 			return err != nil && err.Error() == "unknown error: -6"
 		})
-		// The server may cut the connection behind such an answer, and the reply to a create with
-		// it, so there may be more nodes than creates that succeeded.
+		// After such an answer the server may cut the connection before the reply to a create. So
+		// there may be more nodes than successful creates.
 		test.Eventually(t, 10*time.Second, "the connection is there again", func() bool { return b.create() == nil })
 		left := test.Children(t, b.witness, b.dir)
 		if !slices.Contains(left, "a") || slices.Contains(left, "b") || slices.Contains(left, "m") || !slices.Contains(left, "p") {

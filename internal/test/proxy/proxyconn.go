@@ -11,7 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// proxyConn is one client's connection and ours to the server: a goroutine for each direction.
+// proxyConn is a client's connection and the connection to the server, with a goroutine for each
+// direction.
 type proxyConn struct {
 	proxy  *Proxy
 	door   *door
@@ -21,15 +22,15 @@ type proxyConn struct {
 	lossy  [2]bool // has lost a packet, by direction; guarded by proxy.mu
 
 	mu        sync.Mutex
-	server    net.Conn // nil before it is dialled
+	server    net.Conn // nil before the dial
 	pending   pending
-	handshake *Fault // the handshake's has no xid
+	handshake *Fault // strikes at the handshake's answer, which has no xid
 }
 
-// pending are the faults that strike at replies, by the xid of these. Requests that a client
-// numbers have an xid of their own. Others (pings, credentials, watches on many nodes) have a
-// negative one that all of their kind share, and replies in their order: each of those has an entry
-// here, nil if no fault strikes it.
+// pending are the faults that strike at replies, by xid. The client numbers most requests, so their
+// xids are unique. Others (pings, credentials, watches on many nodes) share a negative xid for each
+// kind, and are answered in order: each of them has an entry here, nil if no fault strikes its
+// reply.
 type pending map[int32][]*Fault
 
 func (p pending) add(xid int32, f *Fault) {
@@ -38,7 +39,7 @@ func (p pending) add(xid int32, f *Fault) {
 	}
 }
 
-// take is the fault that strikes at the next reply with that xid, or nil.
+// take returns the fault that strikes at the next reply with that xid, or nil.
 func (p pending) take(xid int32) *Fault {
 	all := p[xid]
 	if len(all) == 0 {
@@ -50,7 +51,6 @@ func (p pending) take(xid int32) *Fault {
 	return all[0]
 }
 
-// serve lives as long as the connection.
 func (c *proxyConn) serve() {
 	defer func() {
 		c.end()
@@ -59,7 +59,7 @@ func (c *proxyConn) serve() {
 		c.proxy.mu.Unlock()
 	}()
 	if c.proxy.swallows(c, toServer) {
-		// It begins muted: the server never gets it.
+		// The connection begins muted: the server never receives it.
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = io.Copy(io.Discard, c.client) })
 		<-c.gone
@@ -74,7 +74,7 @@ func (c *proxyConn) serve() {
 	c.server = server
 	c.mu.Unlock()
 	select {
-	case <-c.gone: // cut before it could know of the server
+	case <-c.gone: // cut before the server connection was stored
 		return
 	default:
 	}
@@ -89,7 +89,7 @@ func (c *proxyConn) serve() {
 	wg.Wait()
 }
 
-// dial connects to the server, unless the client closes first.
+// dial connects to the server, unless the client closes its connection first.
 func (c *proxyConn) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *proxyConn) dial() (net.Conn, error) {
 	return c.door.network.DialContext(ctx, "tcp", c.proxy.targetOf(c.door))
 }
 
-// copy forwards what it does not understand.
+// copy forwards bytes of an unknown protocol.
 func (c *proxyConn) copy(to, from net.Conn, d direction) {
 	defer c.lost(d)
 	c.proxy.mu.Lock()
@@ -139,9 +139,9 @@ func (c *proxyConn) copy(to, from net.Conn, d direction) {
 	}
 }
 
-// cut ends the connection for the client at once. To the server only our writing side is closed,
-// and the rest is read to the end: closing with unread replies would reset the connection, and the
-// server might drop requests that it has received and not read.
+// cut ends the connection to the client at once. To the server it closes only the writing side, and
+// reads the rest: closing with unread replies would reset the connection, and the server might drop
+// requests that it has received and not read.
 func (c *proxyConn) cut() {
 	c.once.Do(func() {
 		close(c.gone)
@@ -150,12 +150,12 @@ func (c *proxyConn) cut() {
 		defer c.mu.Unlock()
 		if c.server != nil {
 			_ = c.server.(interface{ CloseWrite() error }).CloseWrite()
-			_ = c.server.SetDeadline(time.Now().Add(time.Second)) // it may be paused
+			_ = c.server.SetDeadline(time.Now().Add(time.Second)) // the server may be paused
 		}
 	})
 }
 
-// end also stops waiting for the server.
+// end cuts, and stops waiting for the server.
 func (c *proxyConn) end() {
 	c.cut()
 	c.mu.Lock()
@@ -174,8 +174,8 @@ func (c *proxyConn) isGone() bool {
 	}
 }
 
-// lost ends one direction after its read failed. While it is muted the other side does not see that
-// before Unmute.
+// lost ends a direction after its read failed. While the direction is muted, the other end is not
+// closed before Unmute.
 func (c *proxyConn) lost(d direction) {
 	if !c.isGone() && c.proxy.swallows(c, d) {
 		<-c.gone
@@ -205,7 +205,7 @@ func (c *proxyConn) requests() {
 	}
 }
 
-// request forwards one packet, or does what its fault says; false: the connection is over.
+// request forwards a packet, or applies its fault. It returns false if the connection has ended.
 func (c *proxyConn) request(r Request, body []byte) bool {
 	f := c.proxy.struck(r)
 	var late *Fault // strikes at the reply
@@ -226,13 +226,13 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 		case answer:
 			c.await(r, f)
 			return jute.WriteFrame(c.server, readOfRoot(r.xid)) == nil
-		case cutOnSend, cutAfterCommit, holdReply, loseReply: // the server may be faster than the cut
+		case cutOnSend, cutAfterCommit, holdReply, loseReply: // the reply may come before the cut
 			late = f
 		}
 	}
 	c.await(r, late)
 	c.proxy.aged(r, body)
-	c.proxy.count(r) // before the server can answer: a test may check right then
+	c.proxy.count(r) // before the server can answer: a test may check the count then
 	if err := jute.WriteFrame(c.server, body); err != nil {
 		return false
 	}
@@ -300,15 +300,15 @@ func (c *proxyConn) replies() {
 	}
 }
 
-// tooLate fires a fault that waits for this reply: the server has executed the request. The client
-// has closed, and does not know.
+// tooLate fires a fault that waits for this reply: the server has executed the request, and the
+// client has closed the connection.
 func (c *proxyConn) tooLate(first bool, body []byte) {
 	if f := c.answered(first, body); f != nil {
 		f.fire()
 	}
 }
 
-// answered returns the fault that waits for this reply, nil if none does.
+// answered returns the fault that waits for this reply, or nil.
 func (c *proxyConn) answered(first bool, body []byte) *Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -329,14 +329,13 @@ func replyXid(body []byte) int32 {
 	return d.Int32()
 }
 
-// readOfRoot asks whether the root exists.
+// readOfRoot is a request whether the root exists.
 func readOfRoot(xid int32) []byte {
 	body := jute.AppendInt32(jute.AppendInt32(nil, xid), jute.OpExists)
 	return jute.AppendBool(jute.AppendText(body, "/"), false)
 }
 
-// withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body
-// goes.
+// withCode turns a reply into a failed reply: it keeps xid and zxid, and drops the body.
 func withCode(reply []byte, code int32) []byte {
 	const ids = 4 + 8
 	if len(reply) < ids {

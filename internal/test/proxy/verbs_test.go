@@ -19,7 +19,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A lost packet ends no connection: the client receives nothing until it drops the server.
+// A lost packet ends no connection: the client receives nothing until it detects that.
 func TestLostPackets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestLostPackets(t *testing.T) {
 	}
 }
 
-// What comes behind a lost packet is lost, too, and Unmute cuts such a connection.
+// All packets after a lost packet are lost, too, and Unmute cuts the connection.
 func TestUnmuteCutsWhatHasLostAPacket(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -72,7 +72,7 @@ func TestDelayedPackets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		action    proxy.Action
-		committed int // while the packet is under way
+		committed int // during the delay
 	}{{proxy.DelayRequest(time.Second), 0}, {proxy.DelayReply(time.Second), 1}} {
 		t.Run(c.action.String(), func(t *testing.T) {
 			venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -94,7 +94,7 @@ func TestDelayedPackets(t *testing.T) {
 	}
 }
 
-// A server that throttles answers -127 and does nothing.
+// An overloaded server answers -127 and does not execute the request.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -102,7 +102,7 @@ func TestAnswer(t *testing.T) {
 		must(t, b.create())
 		f := b.Nth(proxy.CreateOp, 2, proxy.Answer(-127))
 		early := b.Next(proxy.ConnectOp, proxy.Answer(-127))
-		// The replies before and behind it come in order, and are the right ones.
+		// The replies before and after it come in order, with the right results.
 		var replies []<-chan error
 		for range 4 {
 			replies = append(replies, async(b.create))
@@ -124,7 +124,7 @@ func TestAnswer(t *testing.T) {
 		test.Eventually(t, 10*time.Second, "the handshake is answered by the server", func() bool { return b.create() == nil })
 		notFired(t, early)
 
-		// A watch that was refused is not set, and a multi that was refused has no results.
+		// A refused request sets no watch, and a refused multi has no results.
 		b.Next(proxy.ReadOp, proxy.Answer(-101))
 		if _, _, _, err := b.conn.GetW(b.dir); !errors.Is(err, zk.ErrNoNode) {
 			t.Errorf("get: %v", err)
@@ -137,16 +137,16 @@ func TestAnswer(t *testing.T) {
 	})
 }
 
-// Requests that set watches on many nodes have one xid, all of them. Their replies come in order,
-// and a fault strikes at that of its own request: the reply to the other would say that watches are
-// set that no server has.
+// All requests that set watches on many nodes have the same xid, and are answered in order. A fault
+// must strike at the reply to its own request: otherwise the client would use watches that no
+// server has set.
 func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New()
-		n.SetLatency(time.Millisecond) // the second request is struck before the first is answered
+		n.SetLatency(time.Millisecond) // the fault strikes the second request before the first is answered
 		e := memzk.Start(memzk.Config{})
-		defer time.Sleep(time.Minute) // virtual: the client ends
+		defer time.Sleep(time.Minute) // virtual: the client's goroutines end
 		defer e.Stop()
 		l, err := n.Listen("zk:2181")
 		must(t, err)
@@ -170,7 +170,7 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 		}
 		p.Nth(proxy.ReadOp, 2, proxy.Answer(-127))
 		first := async(func() error { return watch("/first") })
-		synctest.Wait() // it is under way
+		synctest.Wait() // the first request is under way
 		if err := watch("/second"); err == nil || err.Error() != "unknown error: -127" {
 			t.Errorf("the request that was not forwarded: %v", err)
 		}
@@ -183,14 +183,14 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 	})
 }
 
-// One proxy leads to several members, and a fault strikes at the member that the client is
-// connected to.
+// One proxy leads to several members. A fault strikes at the member to which the client is
+// connected.
 func TestOneProxyForAnEnsemble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New()
 		e := memzk.Start(memzk.Config{Members: 2})
-		defer time.Sleep(time.Minute) // clients end
+		defer time.Sleep(time.Minute) // the clients' goroutines end
 		defer e.Stop()
 		for _, m := range e.Members() {
 			l, err := n.Listen(fmt.Sprintf("zk%d:2181", m.ID()))
