@@ -17,9 +17,9 @@ import (
 
 const childPatience = 60 * time.Second
 
-// Child is another process of the same test binary, to be stopped and killed. It and the test
-// exchange lines; the first word of each is its kind. The package's TestMain calls Ordered first,
-// and is then the child's main function:
+// Child is another process of the same test binary, which a test can stop and kill. They exchange
+// lines; the first word of each line is its kind. The package's TestMain calls Ordered first, and
+// then runs the child's main function:
 //
 //	func TestMain(m *testing.M) {
 //		var o order
@@ -32,13 +32,14 @@ type Child struct {
 	tb    testing.TB
 	proc  *process
 	stdin io.WriteCloser
-	said  chan string // closed when its output has ended
+	said  chan string // closed when the child's output has ended
 
 	mu    sync.Mutex
 	cries bytes.Buffer
 }
 
-// StartChild starts one; order is what Ordered finds under the name env. It is killed at cleanup.
+// StartChild starts a Child; Ordered reads order in it, under the name env. The Child is killed at
+// cleanup.
 func StartChild(tb testing.TB, env string, order any) *Child {
 	tb.Helper()
 	text, err := json.Marshal(order)
@@ -51,13 +52,13 @@ func StartChild(tb testing.TB, env string, order any) *Child {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), env+"="+string(text),
-		// A program with the race detector ends a second later, to find races of goroutines that
-		// still run.
+		// With the race detector a program waits a second at its end, to find races of goroutines
+		// that still run.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return StartProgram(tb, cmd)
 }
 
-// StartProgram starts a Child that is another program than the test itself.
+// StartProgram starts a Child that runs another program.
 func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
 	tb.Helper()
 	c := &Child{tb: tb, said: make(chan string, 8)}
@@ -66,7 +67,7 @@ func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// A pipe of our own: Wait would close the command's, with unread lines in it.
+	// Not the command's pipe: Wait would close it with unread lines.
 	out, in2, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -83,7 +84,7 @@ func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
 	tb.Cleanup(func() {
 		c.Kill()
 		in.Close()
-		for range c.said { // until it has ended
+		for range c.said { // until its output has ended
 		}
 	})
 	return c
@@ -99,7 +100,7 @@ func (c *Child) listen(out *os.File) {
 	}
 }
 
-// childCries keeps what the child writes to stderr.
+// childCries collects what the child writes to stderr.
 type childCries Child
 
 func (c *childCries) Write(p []byte) (int, error) {
@@ -108,7 +109,6 @@ func (c *childCries) Write(p []byte) (int, error) {
 	return c.cries.Write(p)
 }
 
-// Say sends a line to the child.
 func (c *Child) Say(line string) {
 	c.tb.Helper()
 	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
@@ -116,10 +116,10 @@ func (c *Child) Say(line string) {
 	}
 }
 
-// Hears waits for a line that begins with word, and returns what follows it.
+// Hears waits for a line that begins with word, and returns the rest of the line.
 func (c *Child) Hears(word string) string { c.tb.Helper(); return c.HearsWithin(word, childPatience) }
 
-// HearsWithin is Hears for a child that may need longer than a minute.
+// HearsWithin is Hears with a limit of its own.
 func (c *Child) HearsWithin(word string, patience time.Duration) string {
 	c.tb.Helper()
 	late := time.NewTimer(patience)
@@ -139,7 +139,7 @@ func (c *Child) HearsWithin(word string, patience time.Duration) string {
 	}
 }
 
-// Pause freezes the process (SIGSTOP), and returns when all its threads are stopped.
+// Pause stops the process (SIGSTOP), and returns when all its threads are stopped.
 func (c *Child) Pause() {
 	c.tb.Helper()
 	if err := pauseProcess(c.proc.cmd.Process); err != nil {
@@ -155,7 +155,6 @@ func (c *Child) Resume() {
 	}
 }
 
-// Signal sends it a signal.
 func (c *Child) Signal(sig os.Signal) {
 	c.tb.Helper()
 	if err := c.proc.cmd.Process.Signal(sig); err != nil {
@@ -163,8 +162,8 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// Ends waits until it has ended by itself, and returns its exit code, -1 if a signal has ended it,
-// and what it has written to stderr.
+// Ends waits for the end of the process, and returns its exit code, -1 if a signal has ended it,
+// and its stderr.
 func (c *Child) Ends() (code int, cries string) {
 	c.tb.Helper()
 	late := time.NewTimer(childPatience)
@@ -179,18 +178,18 @@ func (c *Child) Ends() (code int, cries string) {
 	return c.proc.cmd.ProcessState.ExitCode(), c.cries.String()
 }
 
-// PID returns the number of the process.
+// PID returns the process id.
 func (c *Child) PID() int { return c.proc.cmd.Process.Pid }
 
-// Kill ends it with SIGKILL, and returns when it has ended.
+// Kill ends the process with SIGKILL, and waits for its end.
 func (c *Child) Kill() {
 	if c.proc.alive() {
 		c.proc.kill()
 	}
 }
 
-// fail ends the child first, because only then is all of its stderr there. A Go program prints the
-// stacks of its goroutines when it is aborted.
+// fail ends the child first, so that all of its stderr has arrived. A Go program prints the stacks
+// of its goroutines when it is aborted.
 func (c *Child) fail(text string) {
 	c.tb.Helper()
 	states := describeTree(c.PID())
@@ -216,7 +215,7 @@ func Ordered(env string, order any) bool {
 	return is
 }
 
-// Lines are the lines that the parent sends to a Child. When the parent has ended the process ends.
+// Lines returns the lines that the parent sends. When the parent has ended, the process exits.
 func Lines() <-chan string {
 	lines := make(chan string)
 	go func() {

@@ -12,13 +12,13 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// connectTimeout is how long connecting and closing may take, which no test measures. An attempt to
-// connect has two thirds of the session timeout, and where that is a second, on a machine with 25
-// busy processes, all attempts of 15 seconds have been seen to fail.
+// connectTimeout is how long connecting and closing may take; no test measures that. An attempt to
+// connect has two thirds of the session timeout. On a machine with 25 busy processes, all attempts
+// within 15 seconds have failed where that was one second.
 const connectTimeout = time.Minute
 
-// Connect returns a connection made by wire.Connect, as zklocks does; no servers: the shared one.
-// It is closed at cleanup.
+// Connect returns a connection made by wire.Connect, as zklocks does; without servers, to the
+// shared server. It is closed at cleanup.
 func Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn {
 	tb.Helper()
 	if len(servers) == 0 {
@@ -39,8 +39,8 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn
 	return conn
 }
 
-// ConnectForeign returns a connection made by zk.Connect alone, as any program makes it; no
-// servers: the shared one. It is closed at cleanup, which waits until its goroutines have ended.
+// ConnectForeign returns a connection made by zk.Connect; without servers, to the shared server. It
+// is closed at cleanup, which waits until its goroutines have ended.
 func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	return foreign(tb, timeout, servers, func(*zk.Conn) {})

@@ -8,9 +8,9 @@ import (
 
 const dirPattern = "zktest-"
 
-// dataDir is a server's temporary directory. A file lock marks it as in use, which the system
-// releases when this process ends, however it ends. So the next process can detect and remove the
-// directory of a killed one.
+// dataDir is a server's temporary directory. A file lock marks it as in use. The system releases
+// the lock when this process ends, so the next process can detect and remove the directory of a
+// killed process.
 type dataDir struct {
 	path string
 	lock *os.File
@@ -49,7 +49,7 @@ func sweepDataDirs(base string) {
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
-			continue // perhaps made a moment ago, and not locked yet
+			continue // perhaps just created, and not locked yet
 		}
 		lock, err := os.OpenFile(filepath.Join(dir, "in-use"), os.O_RDWR, 0)
 		if err != nil {

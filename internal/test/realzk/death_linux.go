@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithUs makes the system kill the child when the thread that starts it ends.
+// dieWithUs makes the system kill the child when the thread that has started it ends.
 func dieWithUs(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

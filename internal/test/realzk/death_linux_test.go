@@ -16,7 +16,7 @@ import (
 
 const childEnv = "ZKTEST_CHILD"
 
-// A child process starts a server and is killed: the server is killed with it, and the next process
+// A child process starts a server and is killed. The server is killed with it, and the next process
 // removes its data.
 func TestServerDiesWithItsProcess(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
@@ -54,7 +54,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	}
 }
 
-// isZombie reports whether the process is dead, and no process has waited for it yet.
+// isZombie reports whether the process is dead and was not waited for.
 func isZombie(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return err == nil && strings.Contains(string(status), "State:\tZ")

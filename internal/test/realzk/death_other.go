@@ -4,6 +4,6 @@ package realzk
 
 import "os/exec"
 
-// dieWithUs has no portable form: a server outlives a test process that is killed. An interrupt
-// from the terminal reaches both.
+// dieWithUs does nothing: there is no portable way. A server outlives a test process that is
+// killed. An interrupt from the terminal reaches both.
 func dieWithUs(*exec.Cmd) {}

@@ -1,8 +1,8 @@
-// Package realzk runs real ZooKeeper servers for tests and for the examples' demo runner, and
-// injects faults into the connections to them.
+// Package realzk runs real ZooKeeper servers, for tests and for the examples' demo, and injects
+// faults into the connections to them.
 //
-// The core (Start, StartEnsemble, NewProxy, ExpireSession) returns errors and does not use package
-// testing's T; the helpers that take a testing.TB wrap it.
+// The core (Start, StartEnsemble, ExpireSession) returns errors. The helpers that take a testing.TB
+// wrap it.
 //
 //	func TestMain(m *testing.M) { leaks.Main(m) }
 //
@@ -13,10 +13,10 @@
 //		test.AssertEmpty(t, conn, path)
 //	}
 //
-// A test that kills or pauses takes a server of its own: Standalone, Cluster. A test about one
-// packet puts a Proxy in between: ProxyFor.
+// A test that kills or pauses needs its own server: Standalone, Cluster. A test of single packets
+// uses package proxy.
 //
-// ZK_SERVERS (comma separated) names an ensemble to use in place of the shared server; ZK_HOME or
-// ZOOKEEPER_HOME is the directory of an unpacked ZooKeeper. Where no ZooKeeper or no Java is
-// installed, tests that need them are skipped; with ZKLOCKS_REAL=1 they fail.
+// ZK_SERVERS (comma separated) names an ensemble to use instead of the shared server. ZK_HOME or
+// ZOOKEEPER_HOME is the directory of an unpacked ZooKeeper. If ZooKeeper or Java is not installed,
+// tests that need them are skipped; with ZKLOCKS_REAL=1 they fail.
 package realzk

@@ -17,8 +17,7 @@ type Ensemble struct {
 	links   []*link // with Options.Partitions
 }
 
-// StartEnsemble runs n servers (3 is the usual number) that elect a leader, and returns when all of
-// them serve.
+// StartEnsemble runs n servers (usually 3), and returns when all of them serve.
 func StartEnsemble(n int, opts Options) (*Ensemble, error) {
 	if n < 2 {
 		return nil, fmt.Errorf("realzk: an ensemble of %d: use Start", n)
@@ -69,7 +68,7 @@ func newEnsemble(n int, opts Options) (*Ensemble, error) {
 			s.cluster = append(s.cluster, fmt.Sprintf("server.%d=%s:%d:%d", j+1, proxy.Host, quorum[j], election[j]))
 		}
 	}
-	for _, l := range e.links { // a member knows our proxies as the addresses of the others
+	for _, l := range e.links { // a member has the addresses of our proxies for the others
 		e.servers[l.from-1].cluster[l.to-1] = fmt.Sprintf("server.%d=%s:%s", l.to, l.quorum.Addr(), port(l.election))
 	}
 	return e, nil
@@ -83,7 +82,7 @@ func (e *Ensemble) ready(within time.Duration) error {
 	return err
 }
 
-// all calls f for each server, at the same time.
+// all calls f for all servers concurrently.
 func (e *Ensemble) all(do func(*Server) error) error {
 	errs := make([]error, len(e.servers))
 	var wg sync.WaitGroup
@@ -94,10 +93,10 @@ func (e *Ensemble) all(do func(*Server) error) error {
 	return errors.Join(errs...)
 }
 
-// Servers are the members, in the order of their ids.
+// Servers returns the members, in the order of their ids.
 func (e *Ensemble) Servers() []*Server { return slices.Clone(e.servers) }
 
-// Addrs are the members' client addresses.
+// Addrs returns the members' client addresses.
 func (e *Ensemble) Addrs() []string {
 	var addrs []string
 	for _, s := range e.servers {
@@ -106,8 +105,8 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader is the member that leads now. It waits for an election that is going on, as long as for a
-// start: the members give each other initLimit, up to 20 seconds, before they begin another one.
+// Leader returns the member that leads. It waits for an election, as long as for a start: the
+// members wait for each other for initLimit, up to 20 seconds, before they begin another election.
 func (e *Ensemble) Leader() (*Server, error) {
 	var leader *Server
 	test.Poll(startTimeout, func() bool {
@@ -122,7 +121,7 @@ func (e *Ensemble) Leader() (*Server, error) {
 	return leader, nil
 }
 
-// Followers are the members that follow now, without those that are down.
+// Followers returns the members that follow, without dead members.
 func (e *Ensemble) Followers() ([]*Server, error) {
 	if _, err := e.Leader(); err != nil {
 		return nil, err
@@ -134,7 +133,7 @@ func (e *Ensemble) Followers() ([]*Server, error) {
 	return followers, nil
 }
 
-// inState leaves paused members out without waiting for an answer.
+// inState skips paused members, which would not answer.
 func (e *Ensemble) inState(state string) []*Server {
 	var in []*Server
 	for _, s := range e.servers {
@@ -148,7 +147,7 @@ func (e *Ensemble) inState(state string) []*Server {
 	return in
 }
 
-// Kill ends every member that is alive, as a power cut would.
+// Kill ends every live member, like a power cut.
 func (e *Ensemble) Kill() error {
 	return e.all(func(s *Server) error {
 		if !s.Alive() {
@@ -158,8 +157,8 @@ func (e *Ensemble) Kill() error {
 	})
 }
 
-// Restart kills what is alive, starts all members again with their data, and returns when all of
-// them serve.
+// Restart kills the live members, starts all members with their data, and returns when all of them
+// serve.
 func (e *Ensemble) Restart() error {
 	if err := e.all((*Server).relaunch); err != nil {
 		return err

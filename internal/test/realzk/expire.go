@@ -18,16 +18,16 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// A Conn is a *zk.Conn, or a *wire.Conn, which embeds one.
+// A Conn is a *zk.Conn or a *wire.Conn.
 type Conn interface {
 	SessionID() int64
 	Server() string
 	State() zk.State
 }
 
-// Expire ends conn's session at the server, at once, and returns when the server has confirmed it.
-// The client first loses its connection, and gets the expiry when it has reconnected. It works with
-// any Conn, also one that cannot reach its server (it bypasses a muted or refusing Proxy).
+// Expire ends conn's session at the server, and returns when the server has confirmed that. The
+// client first loses its connection, and is notified of the expiry when it has reconnected. Expire
+// bypasses a proxy, so it also works if the client cannot reach its server.
 func Expire(tb testing.TB, conn Conn) {
 	tb.Helper()
 	if err := ExpireSession(conn); err != nil {
@@ -35,8 +35,8 @@ func Expire(tb testing.TB, conn Conn) {
 	}
 }
 
-// ExpireAt is Expire by way of another member of the ensemble, for when the one that conn is
-// connected to is paused or dead.
+// ExpireAt is Expire through another member of the ensemble: the member of conn may be paused or
+// dead.
 func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	tb.Helper()
 	if err := expireSession(conn, addr); err != nil {
@@ -44,7 +44,7 @@ func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	}
 }
 
-// ExpireSession is Expire for programs that are no tests.
+// ExpireSession is Expire for programs without a testing.TB.
 func ExpireSession(conn Conn) error { return expireSession(conn, conn.Server()) }
 
 func expireSession(conn Conn, addr string) error {
@@ -57,18 +57,19 @@ func expireSession(conn Conn, addr string) error {
 }
 
 // EndSession is Expire for callers that have only the session's id and password, see Proxy.Session.
-// It reports whether the session may have been alive until then: false only if the server said at
-// once that there is none.
+// It reports whether the session may have been alive until then: it returns false only if the
+// server reported at once that there is no such session.
 //
-// A server knows one connection of a session. A client that resumes the session in the instant in
-// which it ends may have another one, which stays open, and on which the server drops what it
-// reads. The client then hears of the end when it gives the connection up: after 2/3 of its session
-// timeout.
+// A server has one connection for a session. If a client resumes the session at the instant when it
+// ends, it may have a second connection that remains open, and on which the server ignores all
+// requests. The client then detects the end only when it drops that connection, after 2/3 of its
+// session timeout.
 func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	addr = proxy.Behind(addr)
-	// Resuming the session here cuts the client off, which may reconnect and resume it in turn
-	// before the server handles our close. So repeat until the session is gone. That also cuts off
-	// a client that has resumed a session that is gone, where the server would not answer it.
+	// Resuming the session here closes the client's connection. The client may reconnect and resume
+	// the session in turn before the server handles our close. So repeat until the session has
+	// ended. That also closes the connection of a client that has resumed an ended session, which
+	// the server would not answer.
 	var over bool
 	if !test.Poll(10*time.Second, func() bool {
 		over, err = closeSession(addr, id, passwd)
@@ -83,13 +84,13 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	return alive, nil
 }
 
-// SessionPassword is what, with the session's id, allows any client to resume the session.
+// SessionPassword returns the password with which any client can resume the session.
 func SessionPassword(conn Conn) []byte { return password(conn) }
 
-// password reads a private field of zk.Conn. The client writes it at the end of each handshake,
-// before it sets its state, which State reads atomically; so the read is ordered after the
-// handshake that made the session. It is not ordered before the next one, in which the same
-// password is written again.
+// password reads a private field of zk.Conn. The client writes the field at the end of each
+// handshake, before it sets its state, which State reads atomically. So the read is ordered after
+// the handshake that made the session. It is not ordered before the next handshake, which writes
+// the same password again.
 //
 //go:norace
 func password(conn Conn) []byte {
@@ -98,9 +99,9 @@ func password(conn Conn) []byte {
 	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
 }
 
-// closeSession resumes the session on a second connection, as a client that reconnects would, and
-// closes it; both in one write, to be faster than the client. It reports whether the session was
-// over already.
+// closeSession resumes the session on a second connection, as a reconnecting client would, and
+// closes it. It sends both requests in one write, to be faster than the client. It reports whether
+// the session had ended before.
 func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
@@ -128,9 +129,9 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 		return false, fmt.Errorf("handshake: %w", err)
 	}
 	if session == 0 {
-		return true, nil // or the password is of a later one
+		return true, nil // or the password belongs to a later session
 	}
-	// Watch events of the session may come first. If the stream ends without an answer the session
+	// Watch events of the session may come first. If the stream ends without an answer, the session
 	// may have ended, or the client may have resumed it.
 	for {
 		answer, err := jute.ReadFrame(c)
@@ -146,7 +147,7 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	}
 }
 
-// cutOff reports whether the server has closed the connection, because the client has resumed the
+// cutOff reports whether the server has closed the connection because the client has resumed the
 // session.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)

@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// javaHome is what it takes to start a server: the program and its class path.
+// javaHome is the program and the class path with which a server is started.
 type javaHome struct {
 	java      string
 	classPath string
 }
 
-// ErrNotInstalled means that Java or ZooKeeper is not found in the usual places. A variable with a
-// wrong path has another error: that is a mistake to report.
+// ErrNotInstalled means that Java or ZooKeeper was not found in the usual places. A variable with a
+// wrong path is another error.
 var ErrNotInstalled = errors.New("realzk: not installed")
 
 var findJava = sync.OnceValues(func() (javaHome, error) {
@@ -32,7 +32,7 @@ var findJava = sync.OnceValues(func() (javaHome, error) {
 	return javaHome{java: java, classPath: classPath}, nil
 })
 
-// java is what it takes to start a server of the version that the options want.
+// java returns the javaHome for the version in the options.
 func (o Options) java() (javaHome, error) {
 	if o.Home == "" {
 		return findJava()
@@ -69,13 +69,13 @@ func findClassPath() (string, error) {
 		if home == "" {
 			continue
 		}
-		// If the variable is set it decides: no silent fallback to another ZooKeeper.
+		// If the variable is set, no other ZooKeeper is used.
 		if cp := jarsUnder(home); cp != "" {
 			return cp, nil
 		}
 		return "", fmt.Errorf("realzk: no zookeeper jar under %s=%s", env, home)
 	}
-	// The Debian package's jar names its dependencies in its manifest.
+	// The manifest of the Debian package's jar names its dependencies.
 	const debian = "/usr/share/java/zookeeper.jar"
 	if _, err := os.Stat(debian); err == nil {
 		return debian, nil
@@ -98,9 +98,8 @@ func findClassPath() (string, error) {
 		ErrNotInstalled, strings.Join(looked, ", "))
 }
 
-// jarsUnder is the class path of an unpacked ZooKeeper, "" when there is none. The logging back
-// ends are left out: without their configuration they write every packet to the console, at debug
-// level.
+// jarsUnder returns the class path of an unpacked ZooKeeper, or "" if there is none. It omits the
+// logging back ends: without configuration they print every packet at debug level.
 func jarsUnder(home string) string {
 	var jars []string
 	found := false

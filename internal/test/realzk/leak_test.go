@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// These run before the parallel tests, alone.
+// These tests run alone, before the parallel tests.
 
 func TestServersCanBeIgnoredInASearchForLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()

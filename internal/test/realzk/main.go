@@ -11,28 +11,27 @@ import (
 	"github.com/zklocks/zklocks/internal/test/loopback"
 )
 
-// serversEnv names an ensemble to test against, in place of a server of our own.
+// serversEnv names an ensemble to use instead of a server of our own.
 const serversEnv = "ZK_SERVERS"
 
-// realEnv means that a real server must be there: a test that needs one fails without it, and is
-// not skipped. make test sets it, so that it leaves out no test silently.
+// realEnv means that a real server must be available: a test that needs one fails without it. make
+// test sets it, so that no test is skipped silently.
 const realEnv = "ZKLOCKS_REAL"
 
-// LeftOutEnv names a file to which a test that is skipped because no ZooKeeper is installed adds a
-// line. make quick counts them.
+// LeftOutEnv names a file. A test that is skipped because ZooKeeper is not installed adds a line to
+// it, and make quick counts the lines.
 const LeftOutEnv = "ZKLOCKS_LEFT_OUT"
 
 const leftOut = "needs a real ZooKeeper: make test installs one"
 
-// ServerGoroutine is the function of the one goroutine that each running server has in this
-// process.
+// ServerGoroutine is the function of the goroutine that each running server has in this process.
 const ServerGoroutine = "github.com/zklocks/zklocks/internal/test/realzk.(*process).run"
 
 var shared struct {
 	mu     sync.Mutex
 	server *Server
 	err    error
-	memory *loopback.Server // of Some
+	memory *loopback.Server // used by Some
 }
 
 func named() []string {
@@ -42,14 +41,14 @@ func named() []string {
 func startShared() (*Server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	// A server that cannot be started is not tried again by each test.
+	// If the server cannot be started, the other tests do not try again.
 	if shared.server == nil && shared.err == nil {
 		shared.server, shared.err = Start(Options{})
 	}
 	return shared.server, shared.err
 }
 
-// StopShared stops the shared servers, if a test has started them. It is for the end of all tests.
+// StopShared stops the shared servers, at the end of all tests.
 func StopShared() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -65,8 +64,8 @@ func StopShared() error {
 	return errors.Join(errs...)
 }
 
-// cannot ends a test for which no server could be started: where ZooKeeper or Java is not installed
-// it is skipped, unless realEnv says that they must be there.
+// cannot ends a test for which no server could be started. If ZooKeeper or Java is not installed,
+// it skips the test, unless realEnv is set.
 func cannot(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, ErrNotInstalled) && os.Getenv(realEnv) == "" {
@@ -85,9 +84,9 @@ func cannot(tb testing.TB, err error) {
 	tb.Fatal(err)
 }
 
-// Servers are the addresses to test against: those in ZK_SERVERS, or the one of the package's
-// shared server, which the first call starts. Where no ZooKeeper is installed the test is skipped,
-// as with Shared, Standalone and Cluster; with ZKLOCKS_REAL=1 it fails.
+// Servers returns the addresses in ZK_SERVERS, or the address of the package's shared server, which
+// the first call starts. If ZooKeeper is not installed, it skips the test, like Shared, Standalone
+// and Cluster; with ZKLOCKS_REAL=1 the test fails.
 func Servers(tb testing.TB) []string {
 	tb.Helper()
 	if addrs := named(); len(addrs) > 0 {
@@ -96,8 +95,8 @@ func Servers(tb testing.TB) []string {
 	return []string{Shared(tb).Addr()}
 }
 
-// Shared is the package's shared server, to ask it things. Tests that kill or pause take a server
-// of their own. With ZK_SERVERS there is none, and the test is skipped.
+// Shared returns the package's shared server. Tests that kill or pause need their own server. With
+// ZK_SERVERS there is no shared server, and Shared skips the test.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	if len(named()) > 0 {
@@ -110,8 +109,8 @@ func Shared(tb testing.TB) *Server {
 	return s
 }
 
-// Installed is called by a test that starts servers itself, or has another process do it: it ends
-// the test as the functions above do where ZooKeeper or Java is not installed.
+// Installed skips or fails the test, like the functions above, if ZooKeeper or Java is not
+// installed. It is for tests that start servers themselves or in another process.
 func Installed(tb testing.TB) {
 	tb.Helper()
 	if _, err := findJava(); err != nil {
@@ -119,7 +118,7 @@ func Installed(tb testing.TB) {
 	}
 }
 
-// Standalone is a server for this test alone.
+// Standalone returns a server for this test alone.
 func Standalone(tb testing.TB, opts Options) *Server {
 	tb.Helper()
 	s, err := Start(opts)
@@ -134,7 +133,7 @@ func Standalone(tb testing.TB, opts Options) *Server {
 	return s
 }
 
-// Cluster is an ensemble of n servers for this test alone.
+// Cluster returns an ensemble of n servers for this test alone.
 func Cluster(tb testing.TB, n int, opts Options) *Ensemble {
 	tb.Helper()
 	e, err := StartEnsemble(n, opts)

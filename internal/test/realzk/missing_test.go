@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// Some is there where no ZooKeeper is installed.
+// Some returns an address even if ZooKeeper is not installed.
 func TestSome(t *testing.T) {
 	if addrs := Some(t); len(addrs) == 0 {
 		t.Error("no address")
@@ -19,7 +19,7 @@ func TestSome(t *testing.T) {
 
 func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 	t.Parallel()
-	const asks = "TestPausedServerCanBeStopped" // for a server
+	const asks = "TestPausedServerCanBeStopped" // a test that needs a server
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	list := filepath.Join(t.TempDir(), "list")
 	none := []string{LeftOutEnv + "=" + list, "PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}
@@ -38,7 +38,7 @@ func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^"+c.run+"$")
-			cmd.Env = append(append(os.Environ(), none...), c.env...) // of two values the last one counts
+			cmd.Env = append(append(os.Environ(), none...), c.env...) // of two values the last one applies
 			var out []byte
 			var err error
 			test.Within(t, startTimeout, "a copy of this program", func() { out, err = cmd.CombinedOutput() })
@@ -60,7 +60,7 @@ func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 	}
 }
 
-// someJava is a JAVA_HOME with a program that is never run.
+// someJava returns a JAVA_HOME with a program that is never run.
 func someJava(t *testing.T) string {
 	home := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))

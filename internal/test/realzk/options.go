@@ -10,37 +10,36 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Options shape the servers that Start and StartEnsemble run. The zero value is right for most
-// tests.
+// Options configure the servers of Start and StartEnsemble. The zero value suits most tests.
 type Options struct {
-	// Tick is tickTime, the unit in which the server counts. Sessions last at least two ticks and
-	// end up to one tick late. 0: 100ms, so that sessions of 200ms are granted; give a session that
-	// is meant to live 1s or more.
+	// Tick is tickTime, ZooKeeper's unit of time. Session timeouts are at least two ticks, and
+	// sessions expire up to one tick late. 0: 100 ms, so that timeouts of 200 ms are granted; a
+	// session that must not expire needs 1 s or more.
 	Tick time.Duration
 
-	// ContainerCheck is how often empty container nodes are swept away. 0: 500ms. (A real server's
+	// ContainerCheck is how often empty container nodes are deleted; 0: 500 ms. (A real server's
 	// default is a minute.)
 	ContainerCheck time.Duration
 
-	// ForceSync makes each transaction wait for the disk, as a production server does. False: the
-	// page cache is enough, which is safe against Kill, because only the process dies.
+	// ForceSync makes each transaction wait for the disk, as a production server does. Without it
+	// the page cache must suffice, which is safe if only the process dies, as in Kill.
 	ForceSync bool
 
-	// Partitions makes the members of an ensemble reach each other through proxies of ours, so that
+	// Partitions makes the members of an ensemble use our proxies between them, so that
 	// Ensemble.Isolate can separate them.
 	Partitions bool
 
-	// Config holds further lines of zoo.cfg, which override ours.
+	// Config has further lines of zoo.cfg, which override ours.
 	Config map[string]string
 
-	// Home is where the server's version is unpacked, "" for the one that ZK_HOME names or that is
-	// installed: for tests of two versions at a time.
+	// Home is the directory of an unpacked server, for tests of two versions; "" means the
+	// directory in ZK_HOME or the installed server.
 	Home string
 
-	// JVM holds further flags of the virtual machine.
+	// JVM has further flags of the virtual machine.
 	JVM []string
 
-	// Env holds further variables of the server's environment.
+	// Env has further environment variables of the server.
 	Env []string
 }
 
@@ -56,7 +55,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) flags() []string {
 	return append([]string{
-		// These start a server in two thirds of the default's time.
+		// With these flags a server starts in two thirds of the default's time.
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-XX:-UsePerfData",
 		"-Djava.net.preferIPv4Stack=true",
 		// 3.4 would not start without log4j, which is not on the class path (jarsUnder).
@@ -66,7 +65,7 @@ func (o Options) flags() []string {
 	}, o.JVM...)
 }
 
-// config is the text of zoo.cfg; more are the lines that only one server has.
+// config returns the text of zoo.cfg; more are lines of a single server.
 func (o Options) config(more map[string]string) string {
 	lines := map[string]string{
 		"tickTime":                fmt.Sprint(o.Tick.Milliseconds()),
@@ -77,7 +76,7 @@ func (o Options) config(more map[string]string) string {
 		"admin.enableServer":      "false",
 		"4lw.commands.whitelist":  "*",
 		"forceSync":               yesNo(o.ForceSync),
-		"preAllocSize":            "1024", // KiB of log file, in place of 64 MiB
+		"preAllocSize":            "1024", // KiB of log file, instead of 64 MiB
 		"initLimit":               o.ticks(o.initLimit()),
 		"syncLimit":               o.ticks(2 * time.Second),
 		"quorumListenOnAllIPs":    "false",
@@ -92,7 +91,7 @@ func (o Options) config(more map[string]string) string {
 	return b.String()
 }
 
-// initLimit allows for a busy machine. Across a partition it is also how long members go on trying
+// initLimit is long enough for a busy machine. During a partition it is also how long members try
 // to follow a leader that cannot answer.
 func (o Options) initLimit() time.Duration {
 	if o.Partitions {
@@ -101,7 +100,7 @@ func (o Options) initLimit() time.Duration {
 	return 20 * time.Second
 }
 
-// ticks is d in ticks, at least the 5 that ZooKeeper's own sample has.
+// ticks returns d in ticks, but at least the 5 ticks of ZooKeeper's sample configuration.
 func (o Options) ticks(d time.Duration) string {
 	return fmt.Sprint(max(5, int64((d+o.Tick-1)/o.Tick)))
 }

@@ -10,15 +10,14 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// link is one member's connection to another: to its quorum port, for the leader's packets, and to
+// link is one member's connections to another: to its quorum port, for the leader's packets, and to
 // its election port, for votes.
 type link struct {
 	from, to         int // ids
 	quorum, election *proxy.Proxy
 }
 
-// newLinks makes the links from each member to each other; the ports are those that the members
-// listen on.
+// newLinks makes the links between all members, which listen on these ports.
 func newLinks(quorum, election []int) ([]*link, error) {
 	var links []*link
 	back := make(map[[2]int]*link)
@@ -61,12 +60,12 @@ func (l *link) close() {
 	}
 }
 
-// readdress rewrites the first message on an election connection. In it the caller names the
-// address where it listens; a member with a larger id closes the connection and connects to that
-// address, which would bypass our proxy. ZooKeeper 3.4 names only its id, and the other member
+// readdress rewrites the first message on an election connection, in which the caller sends the
+// address where it listens. A member with a larger id closes the connection and connects to that
+// address, which would bypass our proxy. ZooKeeper 3.4 sends only its id; the other member then
 // connects to the address in its zoo.cfg, which is a proxy.
 func readdress(from io.Reader, addr string) ([]byte, error) {
-	const head = 8 + 8 + 4 // protocol version, which is negative, id, length of the address
+	const head = 8 + 8 + 4 // protocol version (negative), id, length of the address
 	message := make([]byte, head)
 	if _, err := io.ReadFull(from, message[:8]); err != nil {
 		return nil, err
@@ -89,7 +88,8 @@ func readdress(from io.Reader, addr string) ([]byte, error) {
 }
 
 // Isolate drops all packets between s and the other members: no connection is closed, and each side
-// notices after syncLimit ticks (2 seconds). Clients still reach s. It needs Options.Partitions.
+// detects that after syncLimit ticks (2 s). Clients still reach s. The ensemble needs
+// Options.Partitions.
 func (e *Ensemble) Isolate(s *Server) error {
 	if len(e.links) == 0 {
 		return errors.New("realzk: isolate: the ensemble was started without Options.Partitions")
@@ -103,7 +103,6 @@ func (e *Ensemble) Isolate(s *Server) error {
 	return nil
 }
 
-// Heal ends every Isolate.
 func (e *Ensemble) Heal() {
 	for _, l := range e.links {
 		l.quorum.Unmute()

@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// A member of 3.4 sends its id, and then notifications, in which nothing may be changed.
+// A member of 3.4 sends its id and then notifications, which must not be changed.
 func TestGreetingKeepsTheIDAndNamesTheProxy(t *testing.T) {
 	version, id := binary.BigEndian.AppendUint64(nil, 0xffffffffffff0000), binary.BigEndian.AppendUint64(nil, 3)
 	greeting := func(addr string) string {
@@ -56,7 +56,7 @@ func TestIsolatedFollowerAnswersReadsOnlyAndThenNothing(t *testing.T) {
 	if err := <-written; err == nil {
 		t.Error("a write without a quorum")
 	}
-	_, err = there.Create("/c", nil, 0, acl) // two of three go on
+	_, err = there.Create("/c", nil, 0, acl) // two of three are a majority
 	must(t, err)
 
 	e.Heal()

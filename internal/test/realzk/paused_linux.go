@@ -19,7 +19,7 @@ func isPaused(pid int) bool {
 		if err != nil {
 			continue // the thread has ended
 		}
-		// "pid (name) state ...", and the name may hold anything.
+		// The format is "pid (name) state ..."; the name may contain anything.
 		_, after, found := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(") "))
 		if !found || len(after) == 0 || after[0] != 'T' {
 			return false
@@ -28,8 +28,8 @@ func isPaused(pid int) bool {
 	return true
 }
 
-// describeTree tells of a process and those that it has started, for the message of a test: what
-// each runs, in which state, and which signals it waits for, blocks, ignores and handles.
+// describeTree describes a process and its descendants for the message of a failed test: program,
+// state, and the signals that are pending, blocked, ignored and handled.
 func describeTree(pid int) string {
 	var b strings.Builder
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

@@ -2,8 +2,8 @@
 
 package realzk
 
-// isPaused assumes that the signal has worked.
+// isPaused assumes that the signal has been effective.
 func isPaused(int) bool { return true }
 
-// describeTree tells nothing where there is no /proc.
+// describeTree needs /proc.
 func describeTree(int) string { return "" }

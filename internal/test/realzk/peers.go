@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// CuratorProgram compiles a program of one file for Apache Curator's recipes and returns the
-// command that runs it. missing says what to install instead. Curator is that of Debian, or that
-// whose jars are in the directory lib of CURATOR_HOME.
+// CuratorProgram compiles a Java program of one file that uses Apache Curator's recipes, and
+// returns the command that runs it. missing says what to install otherwise. It uses the jars in the
+// directory lib of CURATOR_HOME, or Debian's Curator.
 func CuratorProgram(tb testing.TB, source string, args ...string) (cmd *exec.Cmd, missing string) {
 	tb.Helper()
-	jars := []string{"/usr/share/java/curator-recipes.jar"} // it names what it depends on
+	jars := []string{"/usr/share/java/curator-recipes.jar"} // its manifest names its dependencies
 	if home := os.Getenv("CURATOR_HOME"); home != "" {
 		jars, _ = filepath.Glob(filepath.Join(home, "lib", "*.jar"))
 		if len(jars) == 0 {
@@ -34,8 +34,8 @@ func CuratorProgram(tb testing.TB, source string, args ...string) (cmd *exec.Cmd
 	return exec.Command(java, append([]string{"-cp", path, main}, args...)...), ""
 }
 
-// KazooProgram returns the command that runs a script for kazoo. missing says what to install
-// instead. Debian's Python comes first, for another that is first on PATH does not see Debian's
+// KazooProgram returns the command that runs a script that uses kazoo. missing says what to install
+// otherwise. Debian's Python comes first, because another Python on PATH does not have Debian's
 // packages. KAZOO_HOME is the directory of another kazoo.
 func KazooProgram(script string, args ...string) (cmd *exec.Cmd, missing string) {
 	env := os.Environ()

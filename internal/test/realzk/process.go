@@ -5,10 +5,10 @@ import (
 	"runtime"
 )
 
-// process is one running JVM.
+// process is a running JVM.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
+	done chan struct{} // closed when the process has ended and was waited for
 }
 
 func startProcess(cmd *exec.Cmd) (*process, error) {
@@ -22,9 +22,9 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// run starts the process and waits for it. The parent-death signal comes when the *thread* that
-// started the child ends, not the process; so this goroutine keeps its thread to itself for as long
-// as the child lives. Its name is ServerGoroutine.
+// run starts the process and waits for it. The system kills the child when the *thread* that
+// started it ends, so this goroutine keeps its thread while the child lives. Its name is
+// ServerGoroutine.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -45,7 +45,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// kill works on a paused process, too.
+// kill also works on a paused process.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

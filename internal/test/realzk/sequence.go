@@ -12,16 +12,15 @@ import (
 	"strings"
 )
 
-// SetSequences gives the next sequential child of each of these directories this number, and
-// restarts the server for that, twice. The directories must exist, and no client may be connected.
-// So a test gets to the end of the numbers without two billion creates: the number is the
-// directory's cversion, and a server that starts writes all its data into a snapshot, which is then
-// changed.
+// SetSequences sets the number of the next sequential child of each directory. It restarts the
+// server twice. The directories must exist, and no client may be connected. So a test reaches the
+// end of the numbers without two billion creates. The number is the directory's cversion: a server
+// that starts writes all its data into a snapshot, which SetSequences changes.
 func (s *Server) SetSequences(next map[string]int32) error {
 	if s.cluster != nil {
 		return errors.New("realzk: the sequence of an ensemble: its members would differ")
 	}
-	if err := s.Restart(); err != nil { // the snapshot has the directory now
+	if err := s.Restart(); err != nil { // the snapshot then has the directories
 		return err
 	}
 	if err := s.Kill(); err != nil {
@@ -46,7 +45,7 @@ func (s *Server) SetSequences(next map[string]int32) error {
 	return s.Restart()
 }
 
-// snapshot is the newest one.
+// snapshot returns the newest snapshot.
 func (s *Server) snapshot() (string, error) {
 	names, err := filepath.Glob(filepath.Join(s.dataPath(), "version-2", "snapshot.*"))
 	if err != nil {
@@ -65,9 +64,9 @@ func (s *Server) snapshot() (string, error) {
 	return newest, nil
 }
 
-// withSequence changes the cversion of one node in a snapshot. A node is its path and its data,
-// each behind its length, the number of its access list, czxid, mzxid, ctime and mtime, of 8 bytes
-// each, version, cversion and more.
+// withSequence changes the cversion of a node in a snapshot. A node is its path and its data, each
+// after its length; the number of its access list, czxid, mzxid, ctime and mtime, of 8 bytes each;
+// version, cversion and more.
 func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	path := append(binary.BigEndian.AppendUint32(nil, uint32(len(dir))), dir...)
 	if bytes.Count(snapshot, path) != 1 {
@@ -77,7 +76,7 @@ func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	if len(snapshot) < at+4 {
 		return nil, errors.New("it ends there")
 	}
-	data := max(0, int(int32(binary.BigEndian.Uint32(snapshot[at:])))) // -1: none
+	data := max(0, int(int32(binary.BigEndian.Uint32(snapshot[at:])))) // -1: no data
 	at += 4 + data + 5*8 + 4
 	if len(snapshot) < at+4 {
 		return nil, errors.New("it ends there")
@@ -88,14 +87,14 @@ func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	}
 	changed := bytes.Clone(snapshot)
 	binary.BigEndian.PutUint32(changed[at:], uint32(next))
-	for _, seal := range seals { // each covers those before it
+	for _, seal := range seals { // each covers the checksums before it
 		binary.BigEndian.PutUint64(changed[seal:], uint64(adler32.Checksum(changed[:seal])))
 	}
 	return changed, nil
 }
 
-// sealed finds the checksums: the Adler-32 of all that comes before, as a number of 8 bytes, with
-// the path "/" behind it. How many there are depends on the server's version.
+// sealed returns the positions of the checksums: the Adler-32 of everything before, in 8 bytes,
+// followed by the path "/". Their number depends on the server's version.
 func sealed(snapshot []byte) (at []int) {
 	root := []byte{0, 0, 0, 1, '/'}
 	for i := 0; i+8+len(root) <= len(snapshot); i++ {

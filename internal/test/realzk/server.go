@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second // a busy machine has been seen to need 9s for one
-	startTries   = 3                // another process may take a port between choosing and binding it
-	wordTimeout  = 30 * time.Second // a busy machine has been seen to need 2s for one
-	noWord       = 2 * time.Second  // of a server that starts or stands still, which may never answer it
+	startTimeout = 30 * time.Second // a busy machine has needed 9 s
+	startTries   = 3                // another process may take a port before it is bound
+	wordTimeout  = 30 * time.Second // a busy machine has needed 2 s
+	noWord       = 2 * time.Second  // for a server that starts or is paused, which may never answer
 )
 
-// Server is one ZooKeeper server process, standalone or a member of an Ensemble. Its methods may be
+// Server is a ZooKeeper server process, standalone or a member of an Ensemble. Its methods may be
 // called from any goroutine.
 type Server struct {
 	addr    string
 	opts    Options
-	cluster []string // "server.N=..." lines; nil when standalone
+	cluster []string // "server.N=..." lines; nil if standalone
 	id      int
 	data    *dataDir
 
-	mu      sync.Mutex // orders Kill, Restart, Pause, Resume, Stop
+	mu      sync.Mutex // serializes Kill, Restart, Pause, Resume, Stop
 	proc    *process
 	stopped bool
 
 	paused atomic.Bool
-	served atomic.Bool // since it was started
+	served atomic.Bool // whether it has served since its start
 
-	words    sync.Mutex // one four-letter word at a time, so that they can be counted
-	baseline int64      // packets the server had counted, four-letter words included
+	words    sync.Mutex // one four-letter word at a time, to count them
+	baseline int64      // packets that the server had counted before, including four-letter words
 }
 
 // Start runs a standalone server and returns when it serves.
@@ -81,7 +81,7 @@ func newServer(opts Options, port int) (*Server, error) {
 	}, nil
 }
 
-// launch starts the process and does not wait for it to serve.
+// launch starts the process, and does not wait until it serves.
 func (s *Server) launch() error {
 	home, err := s.opts.java()
 	if err != nil {
@@ -136,11 +136,11 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// errEnded: the process ended by itself, most likely because its port is taken.
+// errEnded: the process has ended by itself, most likely because its port is taken.
 var errEnded = errors.New("server process ended")
 
-// ready waits until the server serves. It asks for the configuration, so that another program on
-// our port is not mistaken for our server.
+// ready waits until the server serves. It reads the configuration, so that it does not take another
+// program on our port for our server.
 func (s *Server) ready(within time.Duration) error {
 	s.mu.Lock()
 	proc := s.proc
@@ -162,13 +162,13 @@ func (s *Server) ready(within time.Duration) error {
 	return s.calibrate()
 }
 
-// Addr is the host:port that clients connect to. It stays over Restart.
+// Addr returns the host:port to which clients connect. Restart does not change it.
 func (s *Server) Addr() string { return s.addr }
 
-// Dir is the server's temporary directory: zoo.cfg, data, and server.log.
+// Dir returns the server's temporary directory: zoo.cfg, data, and server.log.
 func (s *Server) Dir() string { return s.data.path }
 
-// PID is the process's number, 0 when there is none.
+// PID returns the process id, or 0 if there is no process.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Server) PID() int {
 	return s.proc.cmd.Process.Pid
 }
 
-// Alive reports whether the process exists; a paused one does.
+// Alive reports whether the process exists; a paused process does.
 func (s *Server) Alive() bool { return s.PID() != 0 }
 
 // Kill ends the process with SIGKILL. Its data is kept for Restart.
@@ -193,8 +193,8 @@ func (s *Server) Kill() error {
 }
 
 // Restart kills the server if it runs, starts it on the same port with the same data, and returns
-// when it serves. A member of an ensemble serves only with a quorum: to bring back several members
-// use Ensemble.Restart.
+// when it serves. A member of an ensemble serves only with a quorum: to restart several members use
+// Ensemble.Restart.
 func (s *Server) Restart() error {
 	if err := s.relaunch(); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (s *Server) relaunch() error {
 	return s.launch()
 }
 
-// Pause freezes the process (SIGSTOP): connections stay, nothing answers.
+// Pause stops the process (SIGSTOP): connections remain open, and nothing is answered.
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +239,8 @@ func (s *Server) Resume() error {
 	return nil
 }
 
-// Stop ends the server and removes its data. SIGKILL is graceful enough for data that is deleted,
-// and a third of a second faster. A second Stop does nothing.
+// Stop ends the server and removes its data. It uses SIGKILL, which is a third of a second faster,
+// and safe because the data is deleted. A second Stop does nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,10 +277,10 @@ func (s *Server) word(word string) (string, error) {
 	return answer, nil
 }
 
-// Stat is the answer to "srvr": version, latency, mode, number of nodes.
+// Stat returns the answer to "srvr": version, latency, mode, number of nodes.
 func (s *Server) Stat() (string, error) { return s.Word("srvr") }
 
-// Mntr is the answer to "mntr" by key ("zk_server_state", "zk_watch_count", ...).
+// Mntr returns the answer to "mntr" by key ("zk_server_state", "zk_watch_count", ...).
 func (s *Server) Mntr() (map[string]string, error) {
 	answer, err := s.Word("mntr")
 	if err != nil {
@@ -289,10 +289,10 @@ func (s *Server) Mntr() (map[string]string, error) {
 	return parseMntr(answer), nil
 }
 
-// Requests returns how many packets this server has received from clients since it began to serve
-// (Start or Restart), as counted by the server: handshakes and pings included, the four-letter
-// words that this Server asked left out. Those of other clients count. While no client asks a
-// paused server, the difference of two values is exact; to count one kind of request, see
+// Requests returns how many packets this server has received from clients since Start or Restart,
+// as counted by the server. It includes handshakes and pings, and excludes the four-letter words of
+// this Server; four-letter words of other clients count. While no client sends four-letter words to
+// a paused server, the difference of two values is exact. To count one kind of request, see
 // Proxy.Seen.
 func (s *Server) Requests() (int64, error) {
 	s.words.Lock()

@@ -60,7 +60,7 @@ func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
 		t.Errorf("owner %#x, session %#x, want %#x", stat.EphemeralOwner, conn.SessionID(), session)
 	}
 	before := s.PID()
-	must(t, s.Restart()) // while running
+	must(t, s.Restart()) // while the server runs
 	if s.PID() == before {
 		t.Error("the same process after Restart")
 	}
@@ -120,8 +120,8 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	s := Standalone(t, Options{})
 	for asked, want := range map[int32]int32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
 		var got int32
-		// On a busy machine a session of 200ms may expire before the server answers; then it closes
-		// the connection.
+		// On a busy machine a session of 200 ms may expire before the server answers, and then the
+		// server closes the connection.
 		test.Eventually(t, 20*time.Second, "an answer", func() bool {
 			got = granted(t, s.Addr(), asked)
 			return got != 0
@@ -132,7 +132,7 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	}
 }
 
-// granted asks for a session and returns the timeout that the server grants, 0 if it closes the
+// granted asks for a session and returns the granted timeout, or 0 if the server closes the
 // connection.
 func granted(t *testing.T, addr string, asked int32) int32 {
 	c, err := net.Dial("tcp", addr)
@@ -166,7 +166,7 @@ func TestEmptyContainersAreSwept(t *testing.T) {
 	test.AssertEmpty(t, conn, dir)
 }
 
-// atOnce asserts that a session of 30 seconds ends before it would by itself.
+// atOnce asserts that expire ends a session of 30 seconds before its timeout.
 func atOnce(t *testing.T, expire func()) {
 	t.Helper()
 	began := time.Now()
@@ -188,15 +188,15 @@ func TestExpireEndsTheSessionAtOnce(t *testing.T) {
 	if ok, _, err := other.Exists(path); err != nil || ok {
 		t.Errorf("exists %v, %v: the ephemeral node outlived its session", ok, err)
 	}
-	// 20 s: the client may have resumed the session on a connection that the server has lost sight
-	// of, see EndSession.
+	// 20 s: the client may have resumed the session on a connection that the server ignores, see
+	// EndSession.
 	test.Eventually(t, 30*time.Second, "a new session", func() bool {
 		id := conn.SessionID()
 		return id != 0 && id != session && conn.State() == zk.StateHasSession
 	})
 }
 
-// A client between two others on the wire sees everything that it takes.
+// A proxy has the session that it has forwarded last.
 func TestAProxyKnowsTheSession(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, Servers(t)[0])
@@ -213,7 +213,7 @@ func TestAProxyKnowsTheSession(t *testing.T) {
 	if !alive {
 		t.Error("the session was over before")
 	}
-	p.Cut() // the server may not, see EndSession
+	p.Cut() // the server may not close the connection, see EndSession
 	test.Eventually(t, 10*time.Second, "the next one", func() bool {
 		next, _ := p.Session()
 		return next != 0 && next != id && next == conn.SessionID()
@@ -245,7 +245,7 @@ func TestConnectIsByWire(t *testing.T) {
 	})
 }
 
-// One ensemble, which has to serve again after each of these.
+// All subtests use one ensemble, which must serve again after each of them.
 func TestEnsemble(t *testing.T) {
 	t.Parallel()
 	e := Cluster(t, 3, Options{})

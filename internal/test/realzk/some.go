@@ -7,10 +7,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/loopback"
 )
 
-// Some are the addresses of servers for a test whose subject is the client, and which needs a port
-// to dial: those in ZK_SERVERS; with ZKLOCKS_REAL=1 the package's shared server; else an in-memory
-// server that the package's tests share. So the test runs where only Go is
-// installed, and on a real server where nothing is to be left out.
+// Some returns the addresses of servers for a test of the client that needs a port to dial: the
+// addresses in ZK_SERVERS; with ZKLOCKS_REAL=1 the package's shared server; otherwise an in-memory
+// server that the package's tests share. So the test runs where only Go is installed, and on a real
+// server where no test may be skipped.
 func Some(tb testing.TB) []string {
 	tb.Helper()
 	addrs, err := some()

@@ -10,5 +10,5 @@ import (
 func pauseProcess(*os.Process) error  { return errors.ErrUnsupported }
 func resumeProcess(*os.Process) error { return errors.ErrUnsupported }
 
-// Nothing is ever known to be abandoned here.
+// tryLockFile fails, so no directory is ever considered abandoned.
 func tryLockFile(*os.File) error { return errors.ErrUnsupported }

@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// The signal only requests the stop: each thread stops when it next checks. Without waiting, one
-// more request might be answered.
+// The signal only requests the stop: each thread stops when it next checks. Without the wait
+// another request might be answered.
 func pauseProcess(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 
 // Authority signs certificates that no program outside the test trusts.
 type Authority struct {
-	Pool *x509.CertPool // with its own certificate alone
+	Pool *x509.CertPool // has only its own certificate
 	cert *x509.Certificate
 	der  []byte
 	key  *ecdsa.PrivateKey
@@ -49,11 +49,10 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Certificate is the authority's own, in DER.
+// Certificate returns the authority's certificate, in DER.
 func (a *Authority) Certificate() []byte { return a.der }
 
-// Issue creates a certificate for one name, as a server's and as a client's, that is valid until
-// then.
+// Issue creates a certificate for a name, for servers and clients.
 func (a *Authority) Issue(tb testing.TB, name string, until time.Time) tls.Certificate {
 	tb.Helper()
 	key := newKey(tb)
@@ -84,15 +83,15 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// Secure is a server that speaks TLS on a port beside its usual one.
+// Secure is a server with a second port for TLS.
 type Secure struct {
 	*Server
 	TLSAddr string // localhost and the port
 }
 
-// StandaloneTLS returns a server for this test alone. Clients get its certificate, which must be
-// issued for localhost to be valid, on TLSAddr; those of clients must be from the same authority. A
-// client must have one only if Options.Config says so, with "ssl.clientAuth".
+// StandaloneTLS returns a server for this test alone. On TLSAddr clients receive cert, which must
+// be issued for localhost to be valid. Clients' certificates must be from the same authority. They
+// are required only if Options.Config sets "ssl.clientAuth" so.
 func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Options) *Secure {
 	tb.Helper()
 	store := a.store(tb, cert)
@@ -113,7 +112,7 @@ func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Optio
 			"ssl.trustStore.location":        store,
 			"ssl.trustStore.type":            "PEM",
 			"ssl.clientAuth":                 "want",
-			"ssl.clientHostnameVerification": "false", // our clients have users' names
+			"ssl.clientHostnameVerification": "false", // our clients' certificates have users' names
 		}
 		maps.Copy(config, opts.Config)
 		with := opts
@@ -134,7 +133,7 @@ func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Optio
 	return nil
 }
 
-// store writes the PEM file that ZooKeeper takes for key store and trust store.
+// store writes the PEM file that ZooKeeper uses as key store and trust store.
 func (a *Authority) store(tb testing.TB, cert tls.Certificate) string {
 	tb.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
@@ -157,8 +156,8 @@ func (a *Authority) store(tb testing.TB, cert tls.Certificate) string {
 }
 
 // netty returns the arguments for a server with TLS. The class path of Debian's package lacks a
-// part of netty; classes of a boot class path cannot load the others from the class path, so all of
-// it goes there.
+// part of netty. Classes on the boot class path cannot load classes from the class path, so all of
+// netty is put there.
 func netty() []string {
 	jars, _ := filepath.Glob("/usr/share/java/netty-*.jar")
 	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasSuffix(jar, "netty-all.jar") })

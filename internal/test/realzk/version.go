@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OlderThan reports whether the server at addr is of an older version.
+// OlderThan reports whether the server at addr has an older version.
 func OlderThan(tb testing.TB, addr string, major, minor int) bool {
 	tb.Helper()
 	answer, err := fourLetterWord(addr, "srvr", 10*time.Second)

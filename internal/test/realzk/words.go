@@ -28,7 +28,7 @@ func fourLetterWord(addr, word string, within time.Duration) (string, error) {
 	return string(answer), nil
 }
 
-// notServing is the answer of a server that runs but has no quorum (yet).
+// notServing is the answer of a server that has no quorum (yet).
 const notServing = "This ZooKeeper instance is not currently serving requests"
 
 func parseMntr(answer string) map[string]string {
