@@ -21,7 +21,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// memory is the venue of one bubble.
+// memory is the venue of a bubble.
 type memory struct {
 	network   *memnet.Network
 	here      *memnet.Host // where the test's connections come from
@@ -71,7 +71,7 @@ func (m *memory) start(members int, o Options) *memEnsemble {
 	return e
 }
 
-// syncLimit is in ticks, as realzk has it.
+// syncLimit returns the limit in ticks, as realzk does.
 func (o Options) syncLimit() int {
 	if o.SyncLimit > 0 {
 		return max(1, int(o.SyncLimit/o.Tick))
@@ -133,8 +133,8 @@ func (m *memory) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return m.here.DialContext(ctx, network, addr)
 }
 
-// addresses is the client's own HostProvider without the system's resolver, which would block the
-// bubble.
+// addresses is a HostProvider like the client's own, without the system's resolver, which would
+// block the bubble.
 type addresses struct {
 	servers []string
 	next    int
@@ -261,12 +261,12 @@ func (e *memEnsemble) Heal() {
 	}
 }
 
-// memServer is one member and where it listens.
+// memServer is a member and its addresses.
 type memServer struct {
 	ensemble  *memEnsemble
 	member    *memzk.Member
 	addr      string
-	secure    string // where it speaks TLS; empty: nowhere
+	secure    string // its TLS address; empty: none
 	tls       *tls.Config
 	listeners []net.Listener // none while killed
 }
@@ -285,7 +285,7 @@ func (s *memServer) listen() error {
 		if addr == s.secure {
 			accepts = tls.NewListener(l, s.tls)
 		}
-		go func() { _ = s.member.Serve(accepts) }() // until it is closed
+		go func() { _ = s.member.Serve(accepts) }() // until the listener is closed
 	}
 	return nil
 }

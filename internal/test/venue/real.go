@@ -16,7 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// real is the venue of Java processes and loopback TCP.
+// real is the venue with Java processes and loopback TCP.
 type real struct{}
 
 func (real) Virtual() bool                  { return false }
@@ -77,7 +77,7 @@ func (o Options) real() realzk.Options {
 		o.Tick = cmp.Or(o.Tick, 100*time.Millisecond)
 		opts.Config["syncLimit"] = fmt.Sprint(o.syncLimit())
 	}
-	if o.CommitDelay > 0 { // a member writes its log that late
+	if o.CommitDelay > 0 { // a member writes its log with this delay
 		opts.JVM = []string{fmt.Sprintf("-Dzookeeper.flushDelay=%d", o.CommitDelay.Milliseconds())}
 	}
 	return opts

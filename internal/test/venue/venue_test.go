@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 var acl = zk.WorldACL(zk.PermAll)
 
-// A test has the same results at both venues.
+// The tests have the same results at both venues.
 
 func TestConnectionsAndExpiry(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestServersOfTheTestsOwn(t *testing.T) {
 		select {
 		case err := <-answered:
 			t.Errorf("a paused server answered: %v", err)
-		case <-time.After(300 * time.Millisecond): // a server that runs answers in a few
+		case <-time.After(300 * time.Millisecond): // a running server answers in a few milliseconds
 		}
 		if err := s.Resume(); err != nil {
 			t.Fatal(err)
@@ -204,9 +204,9 @@ func TestMembersOfTheTestsOwn(t *testing.T) {
 		e.Heal()
 		test.Eventually(t, 30*time.Second, "the news", func() bool { there, _, err := here.Exists("/a"); return err == nil && there })
 
-		// A leader that continues after a pause ends the sessions that it could not ask its
-		// followers about, before it asks. A follower's answer from before the pause may be first:
-		// then the session lives on, until another pause.
+		// A leader that resumes first expires the sessions about which its followers could not
+		// report. But a follower's report from before the pause may be processed first: then the
+		// session lives on, until another pause.
 		used := v.ConnectForeign(t, 2*time.Second, followers[1].Addr())
 		test.Eventually(t, 5*time.Second, "a node of the session", func() bool { // a busy machine may be late with its pings
 			_, err := used.Create("/e", nil, zk.FlagEphemeral, acl)
@@ -217,12 +217,12 @@ func TestMembersOfTheTestsOwn(t *testing.T) {
 			if err := leader.Pause(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(3 * time.Second) // longer than the session lives, shorter than members wait for a leader; real: the subject is a pause
+			time.Sleep(3 * time.Second) // longer than the session lives, shorter than members wait for a leader; real: the test is about a pause
 			if err := leader.Resume(); err != nil {
 				t.Fatal(err)
 			}
 			for began := time.Now(); !ended() && time.Since(began) < 5*time.Second; {
-				time.Sleep(10 * time.Millisecond) // not test.Poll, which waits for a minute: another pause costs less
+				time.Sleep(10 * time.Millisecond) // not test.Poll, which waits for up to a minute: another pause is faster
 			}
 			if ended() {
 				break
@@ -234,7 +234,7 @@ func TestMembersOfTheTestsOwn(t *testing.T) {
 	})
 }
 
-// A program that takes the first name of a listing for the oldest node must fail at both.
+// A program that takes the first name of a listing for the oldest node must fail at both venues.
 func TestListingsHaveOneOrder(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -267,7 +267,7 @@ func TestListingsHaveOneOrder(t *testing.T) {
 				made = append(made, name)
 				list()
 			}
-			// Nodes of one transaction, some of which share a bucket.
+			// Nodes of one transaction; some share a bucket.
 			var siblings []any
 			for i := range 40 {
 				siblings = append(siblings, &zk.CreateRequest{Path: fmt.Sprintf("%s/%d-%d", dir, i*i*7919, i), Acl: acl})
