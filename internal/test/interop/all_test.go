@@ -7,8 +7,7 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// One of several locks that are taken together excludes the clients of other libraries as it does
-// alone.
+// A lock that is taken together with others excludes the clients of other libraries, too.
 func TestSeveralBesideCurator(t *testing.T) {
 	s := newStory(t)
 	ours, theirs := ourAll(s.Stage, allMutex()), curatorAt(t, s.Path)

@@ -44,8 +44,8 @@ func TestCuratorReadWriteLock(t *testing.T) {
 }
 
 // downgradesInPlace reports whether Curator's downgrade keeps the place in the queue, as it does
-// from 5.5.0 on. Before, it grants the lock to a writer that waits, of whichever library
-// (CURATOR-621). The installed one is Debian's 5.4.0, and scripts/unpack.sh says which another is.
+// since 5.5.0. Before, it grants the lock to a waiting writer of any library (CURATOR-621).
+// Debian's Curator is 5.4.0; scripts/unpack.sh has the version of the other.
 func downgradesInPlace(t *testing.T) bool {
 	t.Helper()
 	home := os.Getenv("CURATOR_HOME")

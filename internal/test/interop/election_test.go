@@ -32,8 +32,8 @@ func TestKazooElection(t *testing.T) {
 	theirs.part()
 }
 
-// elects: of both sides together one leads, and each shows the leader of the other. Run campaigns
-// again behind the candidates of the other side, which campaign as kind.
+// elects: one candidate of both sides leads, and each side shows the leader of the other. Then Run
+// queues again behind the candidates of the other side, which campaign as kind.
 func (s *story) elects(theirs *peer, kind string, opts ...leader.Option) {
 	s.Helper()
 	opts = append(opts, zklocks.WithData([]byte("ours")))
@@ -60,7 +60,7 @@ func (s *story) elects(theirs *peer, kind string, opts ...leader.Option) {
 		if b.holds() {
 			s.Errorf("%s leads, too", node)
 		}
-		over <- nil // and Run queues behind
+		over <- nil // Run queues again, at the tail
 		b.await()
 		m, err := e.Leader(s.Ctx)
 		s.Must(err)

@@ -14,16 +14,16 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// fight is the order to each side: all its sessions take the lock so often each, as the kinds in
-// turn. A writer adds one to the counter, a node that is read and written in two steps and whatever
-// its version; a reader checks that the counter does not change.
+// fight is the order to each side: all its sessions acquire the lock a number of times, for the
+// kinds in turn. A writer adds one to the counter, a node that it reads and writes in two steps,
+// ignoring its version. A reader checks that the counter does not change.
 type fight struct {
 	counter string
 	kinds   []string
 	cycles  int
 }
 
-// corner is a side and what it asks for.
+// corner is a side and the kinds that it acquires.
 type corner struct {
 	side  side
 	kinds []string
@@ -32,12 +32,12 @@ type corner struct {
 const (
 	fighters = 3  // of each side
 	cycles   = 30 // of each fighter
-	// crowd is how often the lock must have gone from one side to the other, or there was nothing
-	// to exclude. First come, first served: in truth it is nearly each time.
+	// crowd is how often the lock must pass from one side to the other, or the fight shows nothing.
+	// In the order of arrival it passes nearly each time.
 	crowd = 2 * fighters * cycles / 8
 )
 
-// fought has the two fight, with so many crossings at least, and returns what is wrong with it.
+// fought runs a fight with at least so many crossings, and returns the violations.
 func (s *story) fought(a, b corner, least int) []string {
 	s.Helper()
 	counter, err := s.Witness.Create(test.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -67,7 +67,7 @@ func (s *story) fought(a, b corner, least int) []string {
 	return wrong
 }
 
-// fights asserts that nothing is wrong.
+// fights asserts that a fight has no violations.
 func (s *story) fights(a, b corner, least int) {
 	s.Helper()
 	for _, text := range s.fought(a, b, least) {
@@ -88,7 +88,7 @@ func crossings(holds []history.Hold) int {
 	return n
 }
 
-// Two sides that do not know each other's names: the fight can be lost.
+// If two sides use different names, the fight has violations.
 func TestAFightShowsWhoDoesNotExclude(t *testing.T) {
 	s := newStory(t)
 	wrong := s.fought(corner{ourMutex(s.Stage), []string{mutex}}, corner{ourRW(s.Stage), []string{write}}, crowd)

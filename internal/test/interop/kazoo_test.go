@@ -38,12 +38,12 @@ func TestKazooReadAndWriteLock(t *testing.T) {
 	theirs.part()
 }
 
-// Patterns make kazoo see our usual names. It takes one of our options to see kazoo's.
+// With patterns kazoo waits for our usual names. Without WithKazooNames we do not wait for kazoo's.
 func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	s := newStory(t)
 	theirs := kazooAt(t, s.Path)
 	b := theirs.party("b")
-	// The server deletes our directory when it is empty, even between two steps of kazoo's.
+	// Otherwise the server deletes our directory when it is empty, even between two steps of kazoo.
 	_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	for _, c := range []struct {

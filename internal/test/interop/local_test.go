@@ -19,7 +19,7 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// local is a library in this process: ours, or zk.Lock.
+// local is a library in this process: this one, or zk.Lock.
 type local struct {
 	*contract.Stage
 	name     string
@@ -27,10 +27,10 @@ type local struct {
 	fighters []*wire.Conn
 }
 
-// locker takes the lock of one session.
+// locker acquires the lock in one session.
 type locker func(ctx context.Context, kind string) (grip, error)
 
-// grip is one hold.
+// grip is a hold.
 type grip struct {
 	token           int64
 	give, downgrade func(context.Context) error
@@ -79,8 +79,8 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 	}}
 }
 
-// ourAll takes a lock at the path together with another, of which the peer knows nothing; each time
-// it names them in another order.
+// ourAll acquires the lock at the path together with another lock that the peer does not use, each
+// time in another order.
 func ourAll(s *contract.Stage, at func(conn *zklocks.Conn, path, kind string) zklocks.Locker) *local {
 	return &local{Stage: s, name: "All", on: func(conn *wire.Conn, path string) locker {
 		c := locks.On(conn)
@@ -129,7 +129,6 @@ func (l *local) party(string) party {
 	return &localParty{local: l, lock: l.on(l.Connect(), l.Path)}
 }
 
-// localParty is a session in this process.
 type localParty struct {
 	*local
 	lock  locker
@@ -180,15 +179,15 @@ func (l *local) fight(f fight) (ended func() []history.Hold) {
 	}
 }
 
-// fighter is one session in a fight.
+// fighter is a session in a fight.
 type fighter struct {
-	conn      *wire.Conn // for the number: a server before 3.5 cuts that of a lock once
+	conn      *wire.Conn // for the number: a server before 3.5 cuts the lock's connection once
 	who, path string
 	fight     fight
 	rec       *history.Recorder
 }
 
-// cycle takes the lock once and changes the number, or sees that it stays.
+// cycle acquires the lock once, and changes the number, or checks that it does not change.
 func (w *fighter) cycle(ctx context.Context, lock locker, kind string) error {
 	called := history.Now()
 	g, err := lock(ctx, kind)

@@ -2,33 +2,33 @@ package interop
 
 import "github.com/zklocks/zklocks/internal/test/history"
 
-// What a party may ask for. A peer may know more words.
+// The kinds of locks that a party may acquire. A peer may have more.
 const (
 	mutex     = "mutex"
 	read      = "read"
 	write     = "write"
-	downgrade = "downgrade" // in a fight: write, then go on reading
+	downgrade = "downgrade" // in a fight: acquire for writing, and then downgrade
 	elected   = "leader"
-	latch     = "latch" // another way to be elected
+	latch     = "latch" // with the names of LeaderLatch
 )
 
-// side is a library, ours or another, at work on a path.
+// side is a library at work on a path.
 type side interface {
-	// party is one session of it.
+	// party opens a session.
 	party(who string) party
-	// open opens so many sessions for a fight.
+	// open opens sessions for a fight.
 	open(sessions int)
-	// fight begins; the returned function waits for its end.
+	// fight begins a fight; the returned function waits for its end.
 	fight(f fight) (ended func() []history.Hold)
-	// part ends all sessions.
+	// part closes all sessions.
 	part()
 }
 
 // party takes locks, one at a time.
 type party interface {
-	take(kind string) // only begins
-	holds() bool      // as it says itself
-	await()           // until it holds
+	take(kind string) // only begins to
+	holds() bool      // as the party reports
+	await()           // waits until it holds
 	give()
 	downgrade()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// peer is a library in a process of its own. It gets a line and answers with one:
+// peer is a library in its own process. It receives a line and answers with a line:
 //
 //	take WHO KIND PATH                         ok    it has begun to
 //	holds WHO                                  holds yes, or holds no
@@ -83,7 +83,7 @@ func (p *peer) fight(f fight) (ended func() []history.Hold) {
 	}
 }
 
-// leader is what a peer calls the leader.
+// leader returns the leader as a peer sees it.
 func (p *peer) leader(who, kind string) string {
 	p.driver.Say("leader " + who + " " + p.path + " " + kind)
 	return p.driver.Hears("leader")

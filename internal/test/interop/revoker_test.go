@@ -14,7 +14,7 @@ import (
 )
 
 // Curator's Revoker asks our holders and waiters to release, and our RequestRelease asks Curator's,
-// which have to listen before they queue.
+// which must have a listener before they queue.
 func TestCuratorRevoker(t *testing.T) {
 	s := newStory(t)
 	theirs := curatorAt(t, s.Path)
@@ -39,14 +39,13 @@ func TestCuratorRevoker(t *testing.T) {
 			s.Must(h.Release(s.Ctx))
 		}
 
-		// They ask our holder, and we their waiter.
+		// The peer asks our holder, and we ask its waiter.
 		h := contract.Begin(t, s.Ctx, lock.ours.Lock).Granted()
 		node := s.asks(them, "revocable-"+lock.kind)
 		if got := last(); got.Path != s.Path+"/"+node || got.ReleaseRequested {
 			t.Errorf("their waiter is %+v, want the one of %s", got, node)
 		}
-		// Curator sets its watch after the create, and does not look at what the node contains
-		// then.
+		// Curator sets its watch after the create, and does not check the node's data then.
 		test.Eventually(t, soon, "their waiter watches its node", func() bool {
 			return slices.Contains(s.Venue.Watched(t, last().Session), s.Path+"/"+node)
 		})
@@ -58,7 +57,7 @@ func TestCuratorRevoker(t *testing.T) {
 		asked(h)
 		them.await()
 
-		// They ask our waiter.
+		// The peer asks our waiter.
 		waiter := contract.Begin(t, s.Ctx, lock.ours.Lock)
 		s.InLine(2)
 		theirs.do("ask", "them", last().Path)
@@ -68,7 +67,7 @@ func TestCuratorRevoker(t *testing.T) {
 		them.give()
 		asked(waiter.Granted())
 
-		// We ask their holder.
+		// We ask the peer's holder.
 		s.takes(them, "revocable-"+lock.kind)
 		s.Must(conn.RequestRelease(s.Ctx, last()))
 		theirs.do("asked", "them")

@@ -15,7 +15,7 @@ import (
 
 const soon = 30 * time.Second
 
-// story is a sequence of steps on one path, in which the parties take turns.
+// story is a sequence of steps of several parties on one path.
 type story struct {
 	*contract.Stage
 	server *realzk.Server
@@ -27,7 +27,7 @@ func newStory(t *testing.T) *story {
 	return &story{contract.NewStage(t, venue.Real(), ""), server}
 }
 
-// asks makes a party ask for the lock, and returns its node.
+// asks makes a party request the lock, and returns its node.
 func (s *story) asks(p party, kind string) (node string) {
 	s.Helper()
 	before := test.Children(s, s.Witness, s.Path)
@@ -35,7 +35,7 @@ func (s *story) asks(p party, kind string) (node string) {
 	return s.another(before)
 }
 
-// another waits for one more child than these.
+// another waits for a child that is not in before.
 func (s *story) another(before []string) (node string) {
 	s.Helper()
 	test.Eventually(s, soon, "a node in line", func() bool {
@@ -49,7 +49,7 @@ func (s *story) another(before []string) (node string) {
 	return node
 }
 
-// takes makes a party take the lock, which is free for it.
+// takes makes a party acquire the lock, which is free for it.
 func (s *story) takes(p party, kind string) (node string) {
 	s.Helper()
 	node = s.asks(p, kind)
@@ -57,8 +57,8 @@ func (s *story) takes(p party, kind string) (node string) {
 	return node
 }
 
-// waits asserts that a party that has asked for the lock waits for another party's node: it watches
-// the node, as the server says, and does not say that it holds.
+// waits asserts that a party waits for another party's node: the server reports that it watches the
+// node, and the party does not report that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)
@@ -73,7 +73,7 @@ func (s *story) waits(p party, node string) {
 	}
 }
 
-// watchers are the sessions that watch a node.
+// watchers returns the sessions that watch a node.
 func (s *story) watchers(node string) []string {
 	s.Helper()
 	answer, err := s.server.Word("wchp")
@@ -93,7 +93,7 @@ func (s *story) watchers(node string) []string {
 	return sessions
 }
 
-// excludes: while first holds, second waits.
+// excludes asserts that second waits while first holds.
 func (s *story) excludes(first party, kind string, second party, other string) {
 	s.Helper()
 	node := s.takes(first, kind)
@@ -105,7 +105,7 @@ func (s *story) excludes(first party, kind string, second party, other string) {
 	s.Empty()
 }
 
-// together: both read.
+// together asserts that both can hold for reading.
 func (s *story) together(first, second party) {
 	s.Helper()
 	s.takes(first, read)
@@ -115,8 +115,8 @@ func (s *story) together(first, second party) {
 	s.Empty()
 }
 
-// queues: a reader that comes behind a waiting writer of the other side waits for it, and readers
-// ahead of it do not.
+// queues asserts that a reader behind a waiting writer of the other side waits, and that a reader
+// ahead of it does not.
 func (s *story) queues(first, writer, late party) {
 	s.Helper()
 	ahead := s.takes(first, read)
@@ -135,8 +135,8 @@ func (s *story) queues(first, writer, late party) {
 	s.Empty()
 }
 
-// downgrades: one party goes on reading, a writer that waits goes on waiting, and a reader that
-// waits is granted the lock.
+// downgrades asserts that after a downgrade the party holds for reading, a waiting writer still
+// waits, and a waiting reader is granted the lock.
 func (s *story) downgrades(first, writer, reader party) {
 	s.Helper()
 	node := s.takes(first, write)
@@ -159,7 +159,7 @@ func (s *story) downgrades(first, writer, reader party) {
 	s.Empty()
 }
 
-// downgradesAlone is that without a writer that waits: the one here comes later.
+// downgradesAlone is downgrades without a waiting writer: here the writer queues later.
 func (s *story) downgradesAlone(first, writer, reader party) {
 	s.Helper()
 	node := s.takes(first, write)
@@ -178,5 +178,5 @@ func (s *story) downgradesAlone(first, writer, reader party) {
 	s.Empty()
 }
 
-// hex is a session as the server writes it.
+// hex formats a session id as the server does.
 func hex(session int64) string { return strconv.FormatUint(uint64(session), 16) }
