@@ -8,12 +8,12 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// SuperDigest is the digest that a server must accept as the superuser's, to whom no ACL applies:
-// it removes nodes that a sequence has locked up. The property is
+// SuperDigest is the digest of the superuser, to whom no ACL applies, which the server must accept:
+// it removes nodes that a sequence has locked. The property is
 // zookeeper.DigestAuthenticationProvider.superDigest.
 var SuperDigest = "super:" + digest("super")[len("super:"):]
 
-// admin is a connection of the test itself.
+// admin is the test's own connection.
 type admin struct {
 	*wire
 	target *Target
@@ -43,24 +43,23 @@ func (t *Target) admin() (admin, error) {
 	return a, nil
 }
 
-// Close ends the connection of the test itself. The target can be run again.
+// Close closes the test's own connection. The target can be used again.
 func (t *Target) Close() {
 	if t.keeper.wire != nil {
-		// Its session must not be left to expire during another sequence.
+		// Its session must not expire during another sequence.
 		_, _ = t.keeper.ask(0, jute.OpCloseSession, nil)
 		_ = t.keeper.conn.Close()
 		t.keeper = admin{}
 	}
 }
 
-// answer is a reply without its body's meaning.
+// answer is a reply with an undecoded body.
 type answer struct {
 	zxid int64
 	code int32
 	body *jute.Decoder
 }
 
-// ask sends one request and reads its reply.
 func (a admin) ask(xid, code int32, body []byte) (answer, error) {
 	answers, err := a.askAll([][]byte{body}, xid, code)
 	if err != nil {
@@ -69,7 +68,7 @@ func (a admin) ask(xid, code int32, body []byte) (answer, error) {
 	return answers[0], nil
 }
 
-// askAll sends requests of one kind in one piece. The xids do not matter here: replies come in
+// askAll sends requests of one kind in one write. They may have the same xid: replies come in
 // order.
 func (a admin) askAll(bodies [][]byte, xid, code int32) ([]answer, error) {
 	var packets []byte
@@ -88,14 +87,14 @@ func (a admin) askAll(bodies [][]byte, xid, code int32) ([]answer, error) {
 		}
 		d := &jute.Decoder{Rest: packet}
 		if d.Int32() == jute.XidEvent {
-			continue // the end of a session is also an event for its own watches
+			continue // the end of a session also fires its own watches
 		}
 		answers = append(answers, answer{d.Int64(), d.Int32(), d})
 	}
 	return answers, nil
 }
 
-// zxid is the server's last one, 0 when it does not say.
+// zxid returns the server's last zxid, or 0 if the server does not return it.
 func (a admin) zxid() int64 {
 	answer, err := a.ask(jute.XidPing, jute.OpPing, nil)
 	if err != nil {
@@ -104,16 +103,16 @@ func (a admin) zxid() int64 {
 	return answer.zxid
 }
 
-// unwatched is the body of a read without a watch.
+// unwatched returns the body of a read without a watch.
 func unwatched(path string) []byte { return jute.AppendBool(jute.AppendText(nil, path), false) }
 
-// has tells whether the node is there. A read takes no zxid.
+// has reports whether the node exists. A read takes no zxid.
 func (a admin) has(path string) bool {
 	answer, err := a.ask(5, jute.OpExists, unwatched(path))
 	return err == nil && answer.code == 0
 }
 
-// prepare makes the sequence's root.
+// prepare creates the sequence's root.
 func (r *run) prepare(a admin) error {
 	root := jute.AppendBytes(jute.AppendText(nil, r.root), []byte("root"))
 	created, err := a.ask(1, jute.OpCreate, jute.AppendInt32(encodeACL(Step{}, root), jute.FlagPersistent))
@@ -123,7 +122,7 @@ func (r *run) prepare(a admin) error {
 	if created.code != 0 {
 		return fmt.Errorf("the root of the sequence: error %d", created.code)
 	}
-	// Zxids are read off replies from here on, and those of earlier sequences are less.
+	// From here on zxids in replies are compared; those of earlier sequences are smaller.
 	r.base, r.floor = created.zxid, created.zxid-1
 	top, err := a.ask(2, jute.OpExists, unwatched("/"))
 	if err != nil || top.code != 0 {
@@ -137,13 +136,11 @@ func (r *run) prepare(a admin) error {
 	return d.Err()
 }
 
-// cleanUp closes all sessions and removes the root: what is left of a sequence must not act in the
-// next.
+// cleanUp closes all sessions and removes the root: nothing of a sequence may affect the next.
 func (r *run) cleanUp(a admin) error {
 	ended := map[int]bool{}
 	for i, c := range r.conns {
-		// The connection may have been refused and be that of no session: then the session is still
-		// there.
+		// If the connection was refused it may have no session: then the session still exists.
 		if c.wire != nil && !c.refused && !ended[c.session] {
 			answer, err := admin{c.wire, r.target}.ask(1, jute.OpCloseSession, nil)
 			ended[c.session] = err == nil && answer.code == 0
@@ -160,7 +157,7 @@ func (r *run) cleanUp(a admin) error {
 	return a.remove(r.root)
 }
 
-// end closes a session; one that is closed already is refused.
+// end closes a session. If it was closed before, the server refuses the handshake.
 func (r *run) end(s session) error {
 	conn, err := r.target.Dial()
 	if err != nil {
@@ -207,7 +204,7 @@ func (a admin) remove(root string) error {
 		return err
 	}
 	for i, answer := range answers {
-		// The sequence may have deleted the root itself, and the server sweeps, too.
+		// The sequence may have deleted the root, and the server deletes containers.
 		if answer.code != 0 && answer.code != jute.CodeNoNode {
 			return fmt.Errorf("delete %s: error %d", all[i], answer.code)
 		}

@@ -14,14 +14,15 @@ import (
 
 var rootPath = regexp.MustCompile(`^/d\d{9}`)
 
-// A server with a bug is the one in memory behind a connection that alters what it sends.
+// A server with a bug is the in-memory server behind a connection that alters its packets.
 
-// altered passes packets of a server on, each as alter has it: as it is, changed, several or none.
+// altered passes on the packets of a server as alter returns them: unchanged, changed, several or
+// none.
 type altered struct {
 	net.Conn
 	alter func(packet []byte) [][]byte
-	shook bool   // the first packet is the handshake's
-	got   []byte // from the server; a read deadline may strike in the midst of a packet
+	shook bool   // whether the handshake's packet has passed
+	got   []byte // from the server; a read deadline may pass within a packet
 	ready []byte
 }
 
@@ -56,7 +57,7 @@ func (c *altered) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite()
 func xidOf(packet []byte) int32  { return int32(binary.BigEndian.Uint32(packet)) }
 func codeOf(packet []byte) int32 { return int32(binary.BigEndian.Uint32(packet[12:])) }
 
-// TestBugsAreFound: each of these bugs is found within a few hundred sequences, and reported in a
+// TestBugsAreFound: a few hundred sequences find each of these bugs, and shrinking reports it in a
 // few steps.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
@@ -72,8 +73,8 @@ func TestBugsAreFound(t *testing.T) {
 	}
 	bugs := []struct {
 		name  string
-		alter func() func(packet []byte) [][]byte // makes one for each connection
-		steps int                                 // how many are enough to show it
+		alter func() func(packet []byte) [][]byte // makes an alter function for each connection
+		steps int                                 // how many steps suffice to show the bug
 	}{
 		{"NotEmpty is said to be NoNode", code(jute.CodeNotEmpty, jute.CodeNoNode), 4},
 		{"a bad version is no error", code(jute.CodeBadVersion, jute.CodeOK), 3},
@@ -154,7 +155,8 @@ func TestBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestSequencesAreText: what is printed can be read again, and a seed is one sequence.
+// TestSequencesAreText: a printed sequence can be parsed again, and a seed always makes the same
+// sequence.
 func TestSequencesAreText(t *testing.T) {
 	t.Parallel()
 	for _, generate := range []func(seed, number int64) Sequence{Generate, GenerateLapse, GenerateSweep} {
@@ -208,7 +210,7 @@ func TestVersionsHaveChanges(t *testing.T) {
 	}
 }
 
-// TestTimesAreChecked: a stat's times are not compared, but they must make sense.
+// TestTimesAreChecked: the times in a Stat are not compared, but must be plausible.
 func TestTimesAreChecked(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Difference is where two servers part.
+// Difference is the first step at which two servers differ.
 type Difference struct {
 	Sequence Sequence
-	Step     int // index; len(Sequence) is what connections were sent at the end
+	Step     int // index; len(Sequence) is what connections receive at the end
 	Names    [2]string
 	Lines    [2][]string
 }
 
-// Compare finds the first step at which the transcripts differ, but for what the changes explain.
-// excused are the names of those that were needed.
+// Compare finds the first step at which the transcripts differ and the changes do not explain it.
+// excused are the names of the changes that explained something.
 func Compare(q Sequence, names [2]string, a, b Transcript, changes []Change) (d *Difference, excused []string) {
 	for i := range max(len(a), len(b)) {
 		lines := [2][]string{slices.Clone(at(a, i)), slices.Clone(at(b, i))}
@@ -45,7 +45,7 @@ func Compare(q Sequence, names [2]string, a, b Transcript, changes []Change) (d 
 	return nil, excused
 }
 
-// Beside is the transcript beside its sequence, as it is recorded.
+// Beside returns the transcript next to its sequence, as it is recorded.
 func (t Transcript) Beside(q Sequence) string {
 	var b strings.Builder
 	for i, group := range t {
@@ -68,8 +68,8 @@ func at(t Transcript, i int) []string {
 	return nil
 }
 
-// Kind is what makes two differences likely to be the same: the beginnings of the lines, which name
-// the verb.
+// Kind is equal for differences that are probably the same: it is the beginnings of the first
+// differing lines, which contain the verb.
 func (d *Difference) Kind() string {
 	a, b := d.firstLines()
 	return gist(a) + " / " + gist(b)
@@ -91,7 +91,7 @@ func line(lines []string, i int) string {
 	return "(nothing)"
 }
 
-// gist leaves out the connection, and what numbers say that change when steps are left out.
+// gist drops the connection, and numbers that change when steps are removed.
 func gist(line string) string {
 	if _, rest, found := strings.Cut(line, "] "); found {
 		line = rest

@@ -11,13 +11,12 @@ import (
 	"testing"
 )
 
-// recorded are the versions of Java servers whose answers to the sequences of the corpus are in
-// testdata, so that the server in memory is compared with them where there is no Java.
-// DIFFER_RECORD=1 writes them again.
+// recorded are the versions of Java servers whose answers to the corpus are in testdata, so that
+// the in-memory server is compared with them without Java. DIFFER_RECORD=1 writes them again.
 var recorded = []string{"3.8.0", "3.9.3"}
 
-// readCorpus reads the sequences that once differed, and some that say what must be exact. How the
-// server is set up for one is in the beginning of its name.
+// readCorpus reads the sequences that once differed, and some that fix what must be exact. The
+// beginning of the name is the server's mode.
 func readCorpus(t *testing.T) map[string]Sequence {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -42,7 +41,7 @@ func readCorpus(t *testing.T) map[string]Sequence {
 
 var modes = map[string]mode{"calm": calm, "lapse": lapsing, "sweep": sweeping}
 
-// modeOf is "lapse", "sweep", or "calm".
+// modeOf returns "lapse", "sweep", or "calm".
 func modeOf(name string) string {
 	if prefix, _, _ := strings.Cut(name, "-"); modes[prefix].tick > 0 {
 		return prefix
@@ -58,7 +57,7 @@ func TestRecorded(t *testing.T) {
 	for _, version := range recorded {
 		for kind, m := range modes {
 			t.Run(version+"/"+kind, func(t *testing.T) {
-				t.Parallel() // most of the time is spent waiting
+				t.Parallel() // most of the time it waits
 				target := memory(t, version, m)
 				for name, q := range corpus {
 					if modeOf(name) == kind {
@@ -82,8 +81,8 @@ func checkRecording(t *testing.T, target *Target, name string, q Sequence) {
 	}
 }
 
-// replay plays the corpus, as far as it is of that mode, and holds the recording of the Java
-// server's version against what it says now.
+// replay plays the sequences of a mode, and compares the recording with the Java server's answers
+// now.
 func (p pair) replay(t *testing.T, kind string, corpus map[string]Sequence) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(corpus)) {
@@ -107,7 +106,7 @@ func (p pair) replayOne(t *testing.T, name string, q Sequence) {
 	}
 	want, err := os.ReadFile(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // of another version
+	case errors.Is(err, fs.ErrNotExist): // recorded for another version only
 	case err != nil:
 		t.Error(err)
 	case string(want) != text:
@@ -115,7 +114,7 @@ func (p pair) replayOne(t *testing.T, name string, q Sequence) {
 	}
 }
 
-// diff marks the lines that only one of the texts has, at the first place where they part.
+// diff marks the lines that differ, from the first difference on.
 func diff(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	at := 0

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// usualCount is how many sequences are played without DIFFER=n: some seconds.
+// usualCount is the number of sequences without DIFFER=n, which take some seconds.
 const usualCount = 150
 
-// classes are the classes of sequences, by the names that modeOf gives them. Those in which time
-// passes are fewer: one in so many. Each takes a second, and so does each try to shrink one.
+// classes are the classes of sequences, by the names of modeOf. Of those in which time passes there
+// is one in oneIn: each takes a second, and so does each attempt to shrink it.
 var classes = map[string]struct {
 	generate func(seed, number int64) Sequence
 	oneIn    int64
@@ -24,9 +24,9 @@ var classes = map[string]struct {
 	"sweep": {GenerateSweep, 100, 60},
 }
 
-// TestDiffer plays the corpus and then random sequences on the Java server that is there and on the
-// one in memory that imitates its version. DIFFER=10000 plays more, and others each time;
-// DIFFER_SEED=n repeats those of a failure, which names n.
+// TestDiffer plays the corpus and then random sequences on the installed Java server and on the
+// in-memory server that imitates its version. DIFFER=10000 plays more sequences, new ones each
+// time; DIFFER_SEED=n repeats those of a failure, which prints n.
 func TestDiffer(t *testing.T) {
 	corpus := readCorpus(t)
 	count := number(t, "DIFFER", usualCount)
@@ -44,8 +44,8 @@ func TestDiffer(t *testing.T) {
 	}
 }
 
-// TestVersions plays the same on two Java servers: the installed one and that under DIFFER_OTHER.
-// What they do not have in common must be in Changes.
+// TestVersions plays the same on two Java servers: the installed one and the server under
+// DIFFER_OTHER. Changes must have all differences.
 func TestVersions(t *testing.T) {
 	other := os.Getenv("DIFFER_OTHER")
 	if other == "" {
@@ -54,14 +54,14 @@ func TestVersions(t *testing.T) {
 	search(t, pair{java(t, "", calm), java(t, other, calm)}, Generate, number(t, "DIFFER", usualCount), 300)
 }
 
-// mostKinds is after how many kinds of differences there is no point in looking for more.
+// mostKinds is the number of kinds of differences after which a search stops.
 const mostKinds = 12
 
-// search plays sequences and shrinks what differs, once for each kind of difference and in so many
-// tries.
+// search plays sequences and shrinks those that differ, one for each kind of difference, with a
+// limited number of tries.
 func search(t *testing.T, p pair, generate func(seed, number int64) Sequence, count int64, tries int) {
 	t.Helper()
-	// Always the same, or a change of something else would be blamed for what chance brings up.
+	// The seed is fixed, so that a test does not fail at random for an old difference.
 	seed := int64(1)
 	if os.Getenv("DIFFER") != "" {
 		seed = time.Now().UnixNano() % 1_000_000
@@ -99,8 +99,8 @@ func search(t *testing.T, p pair, generate func(seed, number int64) Sequence, co
 		seed, played, p[0].Count.Requests, p[0].Count.Events, time.Since(began).Round(100*time.Millisecond))
 }
 
-// expected is what a few hundred sequences must have met, or the generator has lost something:
-// requests and the codes of the answers. Behind "multi:" are the operations of multis.
+// expected is what a few hundred sequences must cover, or the generator has lost something: the
+// requests and the codes of their answers. After "multi:" are the operations of multis.
 const expected = `
 create 0 -101 -102 -108 -110 -114 -8
 create2 0 -101 -108 -110 -114 -8

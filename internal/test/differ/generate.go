@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Generate makes a random sequence. The same seed and number make the same one.
+// Generate returns a random sequence. It depends on the seed and the number only.
 func Generate(seed, number int64) Sequence {
 	g := newGenerator(seed, number)
 	g.conns = 1 + g.IntN(maxConns)
@@ -31,26 +31,26 @@ func Generate(seed, number int64) Sequence {
 	return q
 }
 
-// generator guesses what there is, so that most steps meet something. It does not ask: what fails
-// must be compared, too, and a sequence must be the same for all servers.
+// generator guesses which nodes exist, so that most steps find something. It does not read them:
+// failures must be compared, too, and the sequence must be the same for all servers.
 type generator struct {
 	*rand.Rand
 	conns   int
 	theme   theme
-	nodes   []string       // that may be there
-	watched []string       // that a watch may be on
-	creates map[string]int // of children, by parent
+	nodes   []string       // that may exist
+	watched []string       // that may have a watch
+	creates map[string]int // number of creates below each parent
 
-	childless map[string]bool // nodes that are ephemeral
+	childless map[string]bool // ephemeral nodes
 
 	closed  [maxConns]bool // connections that have ended
-	session [maxConns]int  // of each connection, as the number of the one that was granted it
-	writes  int            // zxids that have been taken
+	session [maxConns]int  // the number of the connection that was granted the session
+	writes  int            // zxids that were taken
 }
 
 var plainPath = regexp.MustCompile(`^(/[-a-z0-9]+)+$`)
 
-// created takes note of a create that is likely to succeed.
+// created records a create that probably succeeds.
 func (g *generator) created(s Step) {
 	path := s.Path
 	if s.Literal || s.Flags < 0 || s.Flags > 6 || s.Verb == "createTTL" && (s.Flags < 5 || s.TTL < 1 || s.TTL > 1<<40-1) {
@@ -69,7 +69,7 @@ func (g *generator) created(s Step) {
 	}
 }
 
-// deleted takes note of a delete that is likely to succeed.
+// deleted records a delete that probably succeeds.
 func (g *generator) deleted(s Step) {
 	if s.Version <= 0 && s.Version >= -1 && !slices.ContainsFunc(g.nodes, func(path string) bool {
 		return strings.HasPrefix(path, s.Path+"/")
@@ -78,17 +78,16 @@ func (g *generator) deleted(s Step) {
 	}
 }
 
-// theme is what a sequence is mostly about. The numbers are weights.
+// theme is the main subject of a sequence. The numbers are weights.
 type theme struct {
 	name  string
-	auth  bool // ACLs that are not open, and clients that authenticate
+	auth  bool // restricted ACLs, and clients that authenticate
 	verbs map[string]int
-	// bad is how many of a hundred paths are no good; burst, how many of a hundred steps are
-	// bursts.
+	// bad is the percentage of invalid paths, burst the percentage of bursts.
 	bad, burst int
 }
 
-// usual are the weights of all themes; a theme adds to them.
+// usual are the weights of all themes. A theme adds to them.
 var usual = map[string]int{
 	"create": 20, "create2": 6, "createContainer": 3, "createTTL": 3, "delete": 12, "exists": 6, "getData": 6,
 	"setData": 8, "getACL": 2, "setACL": 2, "getChildren": 4, "getChildren2": 5, "sync": 2, "ping": 1, "check": 1,
@@ -141,7 +140,7 @@ func (g *generator) step() Step {
 	}
 }
 
-// verb draws one of those allowed; nil allows all.
+// verb draws an allowed verb; nil allows all.
 func (g *generator) verb(allowed func(string) bool) string {
 	weights := g.theme.weights()
 	names := make([]string, 0, len(weights))
@@ -152,7 +151,7 @@ func (g *generator) verb(allowed func(string) bool) string {
 			total += weight
 		}
 	}
-	slices.Sort(names) // a map has no order, and a seed must give one sequence
+	slices.Sort(names) // a map has no order, and a seed must always make the same sequence
 	at := g.IntN(total)
 	for _, name := range names {
 		if at -= weights[name]; at < 0 {
@@ -162,8 +161,8 @@ func (g *generator) verb(allowed func(string) bool) string {
 	panic("unreachable: the weights add up to the total")
 }
 
-// burst: what the server handles out of turn (auth) or ends the connection with can only be at an
-// end, for the order of its reply among the others is a matter of microseconds.
+// burst: requests that the server handles out of order (auth) or that end the connection may only
+// be last, because the position of their reply among the others is random.
 func (g *generator) burst(conn int) Step {
 	s := Step{Conn: conn, Verb: "burst"}
 	if g.IntN(20) == 0 {
@@ -180,8 +179,8 @@ func (g *generator) burst(conn int) Step {
 	}
 	for i := range s.Ops {
 		if s.Ops[i].Verb == "createContainer" {
-			// With the flag of an ephemeral node Java takes it for one until the create has been
-			// applied, and so refuses children or not, as it comes.
+			// With the flag of an ephemeral node, Java treats the node as ephemeral until the
+			// create is applied, and so refuses children at random.
 			s.Ops[i].Flags = 4
 		}
 	}
@@ -189,14 +188,14 @@ func (g *generator) burst(conn int) Step {
 	case 0:
 		s.Ops = append(s.Ops, g.inner(g.one(conn, "close")))
 	case 1:
-		// Last, too: until it has been applied, Java checks writes by the ACL before it.
+		// Last, too: until the setACL is applied, Java checks writes by the old ACL.
 		s.Ops = append(s.Ops, g.inner(g.one(conn, "setACL")))
 	}
 	return s
 }
 
-// inner is a step inside of another one. A packet that is too long ends the connection, at a time
-// of which nothing is known when there are others before it.
+// inner is a step inside another. A packet that is too long would end the connection at a random
+// time relative to the requests before it.
 func (g *generator) inner(s Step) Step {
 	s.Conn = 0
 	s.Size = min(s.Size, 100000)
@@ -227,7 +226,7 @@ func (g *generator) one(conn int, verb string) Step {
 			s.Ops = append(s.Ops, g.inner(g.one(conn, g.writeOp())))
 		}
 		if len(s.Ops) > 2 {
-			g.nodes = nodes // most of them fail
+			g.nodes = nodes // most of these operations fail
 		}
 		if g.IntN(60) == 0 {
 			s.Ops = append(s.Ops, g.inner(g.one(conn, "getData")))
@@ -268,7 +267,7 @@ func (g *generator) one(conn int, verb string) Step {
 			s.Path, s.Literal = g.watched[g.IntN(len(g.watched))], false
 		}
 		if verb == "checkWatches" && s.Literal {
-			// What Java 3.8 says of a path without a slash depends on how many recursive watches it
+			// Java 3.8's answer for a path without a slash depends on how many recursive watches it
 			// has ever had, on all connections.
 			s.Path, s.Literal = "/a", false
 		}
@@ -304,14 +303,14 @@ func (g *generator) one(conn int, verb string) Step {
 		case 2:
 			s.More = 1 + g.IntN(8)
 		case 3:
-			// A watch on no path at all trips Java up, sooner or later.
+			// A watch on a null path fails in Java's code, sooner or later.
 			s.NoPath = verb != "addWatch" && verb != "removeWatches" && verb != "checkWatches"
 		}
 	}
 	return s
 }
 
-// zxid is about the present one, from the creation of the root.
+// zxid returns a zxid near the present one, counted from the creation of the root.
 func (g *generator) zxid() int64 {
 	if g.IntN(4) == 0 {
 		return int64(g.IntN(40)) - 1
@@ -326,7 +325,7 @@ func (g *generator) few() int {
 	return 1 + min(g.IntN(6), g.IntN(6))
 }
 
-// code is the number of a request that no version knows.
+// code returns the number of a request that no version knows.
 func (g *generator) code() int32 {
 	return []int32{10, 23, 50, 99, 999, -2, -12, math.MaxInt32, math.MinInt32}[g.IntN(9)]
 }
@@ -349,7 +348,7 @@ func (g *generator) connect(conn, of int) Step {
 		}
 	}
 	if g.IntN(5) == 0 {
-		// Sessions of a short time would expire when the machine is busy.
+		// Shorter session timeouts would expire on a busy machine.
 		s.Timeout = []int32{-1, 1, 3000, 6000, 59000, 60000, 61000, math.MaxInt32, -5}[g.IntN(9)]
 	}
 	if g.IntN(4) == 0 {
@@ -399,10 +398,10 @@ func (g *generator) create(s *Step) {
 	}
 	g.path(s)
 	if s.Literal {
-		s.Flags &^= 2 // it would make a new node
+		s.Flags &^= 2 // it would create a new node
 	}
-	// A sequential node of the root's own name would be one beside it, with a number that other
-	// sequences have counted up.
+	// A sequential node with the root's own name would be next to the root, with a number that
+	// depends on other sequences.
 	if !s.Literal && s.Flags&2 != 0 && (g.IntN(3) > 0 || s.Path == "/") {
 		if s.Path == "/" {
 			s.Path += g.pick("s", "s", "-", "0")
@@ -415,9 +414,9 @@ func (g *generator) create(s *Step) {
 	if s.Verb == "createTTL" {
 		s.TTL = []int64{1, 1000, 1000, 3600000, 3600000, 1 << 40, 1<<40 - 1, 0, -1, math.MaxInt64, math.MinInt64}[g.IntN(11)]
 		if s.Flags != 5 && s.Flags != 6 {
-			// This request with flags of another kind and a negative time gets past the checks and
-			// ends a real server (seen with 3.8.0 and 3.9.3): "ttl cannot be negative", thrown
-			// while the log is applied.
+			// This request with flags of another kind and a negative time passes the checks and
+			// ends a real server (3.8.0 and 3.9.3): "ttl cannot be negative", thrown while the log
+			// is applied.
 			s.TTL = max(s.TTL, 0)
 		}
 	}
@@ -436,7 +435,7 @@ func (g *generator) data(s *Step) {
 	case 3:
 		s.Size = []int{1, 100, 1000, 10000, 100000}[g.IntN(5)]
 		if g.IntN(20) == 0 {
-			// About what a server takes (1 MiB less one byte for the whole packet) and more.
+			// About the limit of a server (1 MiB less one byte for the whole packet).
 			s.Size = 1<<20 + g.IntN(3)*1000 - 2000
 		}
 	default:
@@ -477,7 +476,7 @@ func (g *generator) paths() []string {
 	return list
 }
 
-// path is one of a few, or one that was used before, or one that is no good.
+// path draws a path: one of a few, one that was used before, or an invalid one.
 func (g *generator) path(s *Step) {
 	if g.IntN(100) < g.theme.bad {
 		g.badPath(s)
@@ -505,7 +504,7 @@ func (g *generator) path(s *Step) {
 
 func (g *generator) name() string {
 	if g.IntN(8) == 0 {
-		// What a sequential create may have made.
+		// The name of a node that a sequential create may have made.
 		return fmt.Sprintf("%s%010d", g.pick("s", "", "-"), g.IntN(5))
 	}
 	return g.pick("a", "a", "a", "b", "b", "c")
@@ -513,8 +512,8 @@ func (g *generator) name() string {
 
 func (g *generator) badPath(s *Step) {
 	if g.IntN(2) == 0 {
-		// These writes must fail, because no step undoes them: they create no node and change no
-		// data.
+		// These writes must fail, because no step undoes them: they must not create a node or
+		// change data.
 		s.Literal = true
 		switch s.Verb {
 		case "setData", "setACL", "create", "create2", "createContainer", "createTTL":

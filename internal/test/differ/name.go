@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// path is what is sent to the server.
+// path returns the path that is sent to the server.
 func (r *run) path(s Step) string {
 	if s.Literal {
 		return s.Path
@@ -19,7 +19,7 @@ func (r *run) path(s Step) string {
 	return r.below(s.Path)
 }
 
-// below is a path of a sequence as the server knows it: "/" is the root.
+// below returns the server's path for a path of the sequence: "/" is the root.
 func (r *run) below(path string) string {
 	if path == "/" {
 		return r.root
@@ -27,7 +27,7 @@ func (r *run) below(path string) string {
 	return r.root + path
 }
 
-// name is the opposite of below. A path that is not below the root is marked.
+// name is the inverse of below. It marks a path that is not below the root.
 func (r *run) name(path string) string {
 	rest, ours := strings.CutPrefix(path, r.root)
 	switch {
@@ -40,11 +40,11 @@ func (r *run) name(path string) string {
 	}
 }
 
-// rootName matches the roots of sequences in a listing of the top.
+// rootName matches the roots of sequences among the children of "/".
 var rootName = regexp.MustCompile(`^d\d{9}$`)
 
-// children are sorted: they come in the order of a hash table. Roots of other sequences are left
-// out.
+// children returns sorted children, because servers return them in the order of a hash table. It
+// omits roots of other sequences.
 func (r *run) children(path string, names []string) string {
 	if names == nil {
 		return "null"
@@ -56,8 +56,7 @@ func (r *run) children(path string, names []string) string {
 	return fmt.Sprintf("%q", names)
 }
 
-// zxid counts from the creation of the root, or from the last sweep. What happened before that is
-// all the same.
+// zxid counts from the creation of the root, or from the last sweep. Earlier zxids are all alike.
 func (r *run) zxid(z int64) string {
 	switch {
 	case z == 0 || z == -1:
@@ -69,7 +68,7 @@ func (r *run) zxid(z int64) string {
 	}
 }
 
-// owner names sessions in the order in which they were granted.
+// owner names a session by the order in which it was granted.
 func (r *run) owner(id int64) string {
 	if id == 0 {
 		return "0"
@@ -82,9 +81,8 @@ func (r *run) owner(id int64) string {
 	return fmt.Sprintf("%#x", uint64(id))
 }
 
-// stat reads a stat. Times are not compared, but what can be said of them is: they are those of
-// this test, what one transaction did happened at one time, and nothing is changed before it is
-// created.
+// stat decodes a Stat. It does not compare times, but checks them: they are from this test, one
+// transaction has one time, and no node changes before it is created.
 func (r *run) stat(path string, d *jute.Decoder) string {
 	czxid, mzxid := d.Int64(), d.Int64()
 	ctime, mtime := d.Int64(), d.Int64()
@@ -96,7 +94,7 @@ func (r *run) stat(path string, d *jute.Decoder) string {
 		return "stat cut off"
 	}
 	if path == "/" || path == "" {
-		// The top of the tree: other sequences have added to it.
+		// "/" also has the changes of other sequences.
 		cversion -= r.top.cversion
 		children -= r.top.children
 	}
@@ -107,7 +105,7 @@ func (r *run) stat(path string, d *jute.Decoder) string {
 
 func (r *run) oddTimes(czxid, mzxid, ctime, mtime int64) string {
 	if czxid == 0 {
-		// The nodes that a new server begins with.
+		// The initial nodes of a server.
 		if ctime != 0 || mtime != 0 && mzxid == 0 {
 			return " times of no transaction"
 		}
@@ -123,7 +121,7 @@ func (r *run) oddTimes(czxid, mzxid, ctime, mtime int64) string {
 	if mtime < ctime {
 		odd = append(odd, "changed before it was created")
 	}
-	// A minute is for clocks that are set while the test runs.
+	// A minute is for clocks that are set during the test.
 	if early, late := r.began.Add(-time.Minute), time.Now().Add(time.Minute); czxid >= r.base &&
 		(time.UnixMilli(ctime).Before(early) || time.UnixMilli(mtime).After(late)) {
 		odd = append(odd, "not of the time of this test")

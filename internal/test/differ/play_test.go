@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlay plays the sequence in the file that DIFFER_PLAY names, on the Java server that is there
-// and in memory, and prints what they say.
+// TestPlay plays the sequence in the file DIFFER_PLAY on the installed Java server and in memory,
+// and prints the answers.
 func TestPlay(t *testing.T) {
 	name := os.Getenv("DIFFER_PLAY")
 	if name == "" {

@@ -16,30 +16,30 @@ import (
 // maxConns is how many connections a sequence may use.
 const maxConns = 4
 
-// defaultTimeout is what a client asks for that does not care, in milliseconds.
+// defaultTimeout is the default session timeout of clients, in milliseconds.
 const defaultTimeout = 30000
 
-// Target is a server to run sequences on, one at a time. No other client may write to it meanwhile,
-// and none of its sessions may expire by itself: each write takes a zxid, and they are compared.
+// Target is a server on which sequences run, one at a time. No other client may write to it then,
+// and none of its sessions may expire by itself: each write takes a zxid, and zxids are compared.
 type Target struct {
 	Name    string
 	Version string // as in srvr
 	Dial    func() (net.Conn, error)
 
-	// Fresh, when it is not nil, makes a new server before each sequence, which Dial then reaches.
+	// Fresh, if not nil, makes a new server before each sequence, which Dial then reaches.
 	Fresh func()
 
-	// Idle is within what time a session expires that is used no more, Sweep within what time an
-	// empty container goes. Steps that wait for that wait as long.
+	// Idle is the time within which an unused session expires, and Sweep the time within which an
+	// empty container is deleted. Steps that wait for that wait as long.
 	Idle, Sweep time.Duration
 
 	Count Count
 
 	runs   int64
-	keeper admin // made by the first run
+	keeper admin // set by the first run
 }
 
-// Count is what a Target was asked, and how often it answered each kind of request with which code.
+// Count counts the requests to a Target, and its answers by kind of request and code.
 type Count struct {
 	Sequences, Requests, Events int
 	Answers                     map[string]int
@@ -52,33 +52,33 @@ func (c *Count) answer(verb string, code int32) {
 	c.Answers[fmt.Sprintf("%s %d", verb, code)]++
 }
 
-// Transcript is what a server answered, a group of lines for each step. Lines of one group that
-// come from one connection are in the order in which they arrived there.
+// Transcript is a server's answers: a group of lines for each step. Lines of one connection in a
+// group are in the order of their arrival.
 type Transcript [][]string
 
-// run is one sequence on one target.
+// run is a sequence on a target.
 type run struct {
 	target   *Target
 	root     string
 	base     int64 // the zxid that created the root
-	floor    int64 // of zxids up to this one nothing is said
+	floor    int64 // all zxids up to this one are alike
 	top      top
 	sessions []session
 	conns    [maxConns]client
-	times    map[int64]int64 // by zxid, in milliseconds
+	times    map[int64]int64 // by zxid; milliseconds
 	began    time.Time
 	group    []string
 	late     bool // see ErrLate
 }
 
-// client is what a connection's number stands for.
+// client is the connection with a number.
 type client struct {
-	wire    *wire // nil when there is none
-	session int   // index into sessions plus one: the last that was granted; 0: none was
-	refused bool  // the present connection was not granted one
+	wire    *wire // nil if there is none
+	session int   // index into sessions plus one, of the last session granted to it; 0: none
+	refused bool  // the present connection was not granted a session
 
 	timeout time.Duration // of the session
-	used    time.Time     // when the last request was sent that has been answered
+	used    time.Time     // when the last answered request was sent
 }
 
 type session struct {
@@ -86,23 +86,23 @@ type session struct {
 	password []byte
 }
 
-// top is the node above the roots. Other sequences have left traces in its stat.
+// top is the node above the roots. Other sequences change its Stat.
 type top struct {
 	cversion, children int32
 }
 
-// ErrLate is returned by Run when so much time has passed between two requests of a session that it
-// may have expired, while the sequence does not want that: the machine was busy. Then the answers
-// mean nothing.
+// ErrLate is returned by Run if so much time has passed between two requests of a session that it
+// may have expired, although the sequence does not intend that: the machine was busy. The answers
+// are then useless.
 var ErrLate = errors.New("differ: the machine was too slow for a session's timeout")
 
-// Run plays the sequence and returns what the server answered. An error means that the result is
+// Run plays the sequence and returns the server's answers. If it returns an error, the result is
 // unknown.
 func (t *Target) Run(q Sequence) (Transcript, error) {
 	t.runs++
 	r := &run{
 		target: t,
-		// All names have one length: lengths of packets are part of what is compared.
+		// All names have the same length: lengths of packets are compared.
 		root:  fmt.Sprintf("/d%09d", t.runs),
 		times: map[int64]int64{},
 		began: time.Now(),
@@ -160,8 +160,8 @@ func (r *run) step(s Step) {
 	}
 }
 
-// connect makes a connection. The one that this number stood for is cut; any other that has the
-// same session is the server's affair.
+// connect opens a connection. It cuts the connection that had this number; the server handles other
+// connections of the same session.
 func (r *run) connect(s Step) {
 	r.cut(s.Conn)
 	c := &r.conns[s.Conn]
@@ -186,7 +186,7 @@ func (r *run) connect(s Step) {
 	if s.Of > 0 {
 		of := r.conns[s.Of-1].session
 		if of == 0 {
-			// No session was granted there: an id that no server has given out.
+			// No session was granted there: send an id that no server has granted.
 			id = 0x7777
 		} else {
 			id, password = r.sessions[of-1].id, r.sessions[of-1].password
@@ -219,11 +219,11 @@ func (r *run) connect(s Step) {
 		c.used, c.timeout = sent, time.Duration(g.timeout)*time.Millisecond
 		r.say(s.Conn, "connected: %s", line)
 	}
-	// A connection that had this session is closed by now.
+	// By now the server has closed another connection of this session.
 	r.barrier(-1)
 }
 
-// granted describes a handshake's reply.
+// granted describes the reply to a handshake.
 func (r *run) granted(g grant, sent []byte) string {
 	password := fmt.Sprintf("%d bytes", len(g.password))
 	known := slices.IndexFunc(r.sessions, func(s session) bool { return s.id == g.session })
@@ -245,7 +245,7 @@ func (r *run) granted(g grant, sent []byte) string {
 		g.protocol, g.timeout, name, password, g.readOnly, g.trailing)
 }
 
-// sessionOf is the session's index plus one.
+// sessionOf returns the session's index plus one.
 func (r *run) sessionOf(g grant) int {
 	for i, s := range r.sessions {
 		if s.id == g.session {
@@ -256,9 +256,8 @@ func (r *run) sessionOf(g grant) int {
 	return len(r.sessions)
 }
 
-// cut closes the connection, and waits until the server has closed it, too: what Java does when the
-// session comes back on another connection while it still cleans up after the first is a matter of
-// microseconds.
+// cut closes the connection, and waits until the server has closed it, too: if the session were
+// resumed while Java still cleans up after the first connection, the result would be random.
 func (r *run) cut(conn int) {
 	if w := r.conns[conn].wire; w != nil {
 		w.close()
@@ -266,8 +265,8 @@ func (r *run) cut(conn int) {
 	}
 }
 
-// request sends the steps in one piece, reads the replies, and then what other connections were
-// sent because of it.
+// request sends the steps in one write, reads the replies, and then what the other connections
+// receive because of it.
 func (r *run) request(conn int, steps []Step) {
 	if !r.ask(conn, steps) {
 		return
@@ -281,9 +280,9 @@ func (r *run) request(conn int, steps []Step) {
 	}
 }
 
-// sortEnd: the nodes of a session that ends go in no certain order, so the events of that have
-// none: those before the reply to the close, and what other connections were sent, which is in the
-// group from that index on.
+// sortEnd sorts the events of the end of a session, whose nodes are deleted in random order: the
+// events before the reply to the close, and what other connections receive, which is in the group
+// from that index on.
 func (r *run) sortEnd(conn, from int) {
 	slices.Sort(r.group[from:])
 	end := slices.IndexFunc(r.group, func(line string) bool {
@@ -296,11 +295,11 @@ func (r *run) sortEnd(conn, from int) {
 	slices.Sort(r.group[max(begin, 0):max(end, 0)])
 }
 
-// ending are the errors after which servers close the connection: AuthFailed, SessionExpired,
+// ending are the errors after which a server closes the connection: AuthFailed, SessionExpired,
 // Unimplemented, SessionMoved.
 var ending = []int32{-115, -112, -6, -118}
 
-// writes: the request may concern other connections.
+// writes reports whether the request may affect other connections.
 func (s Step) writes() bool {
 	switch s.Verb {
 	case "exists", "getData", "getACL", "getChildren", "getChildren2", "sync", "ping", "check", "multiRead",
@@ -332,12 +331,12 @@ func (r *run) encode(w *wire, s Step) (xid int32, packet []byte) {
 	if v.encode != nil {
 		b = v.encode(r, s, b)
 	}
-	// The header stays whole: without it there is no request.
+	// The header remains whole: without it there is no request.
 	b = append(b[:max(8, len(b)-s.Cut)], make([]byte, s.More)...)
 	return xid, jute.Frame(b)
 }
 
-// ask sends the steps in one piece and reads the replies.
+// ask sends the steps in one write and reads the replies.
 func (r *run) ask(conn int, steps []Step) (connected bool) {
 	w := r.conns[conn].wire
 	if w == nil {
@@ -365,32 +364,32 @@ func (r *run) ask(conn int, steps []Step) (connected bool) {
 	return true
 }
 
-// touched detects that the session's last request was sent so long ago that the server may have
-// expired the session before it got the one that is answered now.
+// touched detects that so much time has passed since the session's last request that the server may
+// have expired the session before the request that it answers now.
 func (r *run) touched(conn int) {
 	c := &r.conns[conn]
 	r.late = r.late || c.timeout > 0 && time.Since(c.used) >= c.timeout
 }
 
-// asked is a request that waits for its reply.
+// asked is a request without a reply.
 type asked struct {
 	step Step
 	xid  int32
 }
 
-// hesitation is how long a reply is waited for before the server is asked whether there is one.
+// hesitation is how long to wait for a reply before a ping checks whether there is one.
 const hesitation = 200 * time.Millisecond
 
 // endingTime is how long a server may take to close a connection after its last packet.
 const endingTime = 5 * time.Second
 
-// replies reads until each request has its reply or will not get one: a server of old does not
-// answer some. A reply to a later request tells, and where there is none, a ping is one.
+// replies reads until each request has a reply or will not have one: old servers do not answer some
+// requests. A reply to a later request shows that; if there is none, a ping is sent.
 func (r *run) replies(conn int, w *wire, pending []asked) {
 	within, pinged, own, closes := hesitation, false, false, false
 	if slices.ContainsFunc(pending, func(a asked) bool { return a.step.ends() }) {
-		// A packet that arrives after the server has closed the connection makes it forget what it
-		// still had to send, so nothing is sent behind such a request. It has a reply.
+		// If a packet arrives after a server has closed the connection, the server's unsent packets
+		// are lost. So nothing is sent after such a request, which always has a reply.
 		within, pinged = patience, true
 	}
 	for len(pending) > 0 {
@@ -436,7 +435,7 @@ func (r *run) replies(conn int, w *wire, pending []asked) {
 	}
 }
 
-// ends: a server may close the connection after it.
+// ends reports whether a server may close the connection after it.
 func (s Step) ends() bool {
 	switch s.Verb {
 	case "close", "unknown", "auth", "sasl":
@@ -445,9 +444,8 @@ func (s Step) ends() bool {
 	return false
 }
 
-// awaitEnd waits for the end of the connection. A ping would tell sooner that there is none, but
-// Java sends what it has for a connection that it closes, so whether the ping is answered is a
-// matter of microseconds.
+// awaitEnd waits for the end of the connection. It sends no ping: Java sends what it has for a
+// connection that it closes, so whether a ping is answered is random.
 func (r *run) awaitEnd(conn int, w *wire) {
 	switch packet, err := w.receive(endingTime); {
 	case errors.Is(err, errSilent):
@@ -487,7 +485,7 @@ func (r *run) event(conn int, zxid int64, code int32, d *jute.Decoder) {
 	r.say(conn, "%s", line)
 }
 
-// barrier reads what all connections but one have been sent so far.
+// barrier reads what all connections but one have received so far.
 func (r *run) barrier(but int) {
 	for i := range r.conns {
 		if i != but {
@@ -496,7 +494,7 @@ func (r *run) barrier(but int) {
 	}
 }
 
-// pong sends a ping and reads up to its answer: whatever the server had sent before comes before
+// pong sends a ping and reads up to its answer: everything that the server had sent comes before
 // it.
 func (r *run) pong(conn int) {
 	w := r.conns[conn].wire
@@ -506,7 +504,7 @@ func (r *run) pong(conn int) {
 	ping := Step{Verb: "ping"}
 	xid, packet := r.encode(w, ping)
 	sent := time.Now()
-	// When it cannot be sent, what came before is still there to read.
+	// If it cannot be sent, the earlier packets can still be read.
 	_ = w.send(packet)
 	r.replies(conn, w, []asked{{ping, xid}})
 	r.touched(conn)
@@ -515,7 +513,7 @@ func (r *run) pong(conn int) {
 	}
 }
 
-// lost takes note of the end of a connection.
+// lost records the end of a connection.
 func (r *run) lost(conn int, err error) {
 	r.say(conn, "%s", describe(err))
 	r.cut(conn)
@@ -528,23 +526,23 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// lapse keeps a connection silent until its session has expired. Of one that is cut the server says
-// nothing, so that takes the time that it may take at most.
+// lapse keeps a connection silent until its session has expired. If the connection was cut, the
+// server sends nothing, so lapse waits for the longest possible time.
 func (r *run) lapse(s Step) {
 	r.touched(s.Conn)
 	if w := r.conns[s.Conn].wire; w != nil {
 		r.untilEnd(s.Conn, w)
-		// The end of the session is an event for its own watches, too, and the connection is closed
-		// at once: whether the events still arrive is a matter of microseconds.
+		// The end of the session also fires its own watches, and the connection is closed at once:
+		// whether the events arrive is random.
 		r.group = slices.DeleteFunc(r.group, func(line string) bool {
 			return strings.HasPrefix(line, fmt.Sprintf("[%d] event", s.Conn))
 		})
 	} else {
 		time.Sleep(r.target.Idle)
 	}
-	r.conns[s.Conn].timeout = 0 // it is over
+	r.conns[s.Conn].timeout = 0 // the session has ended
 	r.barrier(s.Conn)
-	// The nodes go in no certain order.
+	// The nodes are deleted in random order.
 	slices.Sort(r.group)
 }
 
@@ -565,24 +563,24 @@ func (r *run) untilEnd(conn int, w *wire) {
 	}
 }
 
-// sweep sends what empties containers, and lets time pass, until the node is gone that the step
-// names, or as long as a sweep takes on an idle machine. No ping comes in between: the server
-// sweeps when it likes to.
+// sweep sends requests that empty containers, and waits until the node in the step is deleted, or
+// as long as a sweep takes on an idle machine. It sends no ping meanwhile: the server may sweep at
+// any time.
 //
-// A Java server that is behind with its sweeps sweeps twice in a row, and asks for the same node
-// twice. The second request fails, and takes a zxid. So zxids are counted again from here.
+// A Java server that is late sweeps twice in a row, and deletes the same node twice. The second
+// request fails, and takes a zxid. So zxids are counted again from here.
 func (r *run) sweep(s Step) {
 	if len(s.Ops) > 0 {
 		r.ask(s.Conn, s.Ops)
 	}
 	from := len(r.group)
 	time.Sleep(r.target.Sweep)
-	// Not for long: when the sequence is shrunk, the node may be one that stays.
+	// The wait is limited: while the sequence is shrunk, the node may never be deleted.
 	for end := time.Now().Add(10 * r.target.Sweep); s.Path != "" && time.Now().Before(end) && r.target.keeper.has(r.path(s)); {
 		time.Sleep(r.target.Sweep / 2)
 	}
 	r.floor = r.target.keeper.zxid()
 	r.barrier(-1)
-	// In what order several nodes go is the server's affair.
+	// Several nodes are deleted in random order.
 	slices.Sort(r.group[from:])
 }

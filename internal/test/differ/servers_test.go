@@ -13,24 +13,24 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// mode is how the servers of a class of sequences are set up.
+// mode is the configuration of the servers for a class of sequences.
 type mode struct {
 	tick, sweep time.Duration
 	idle, wait  time.Duration // Target.Idle, Target.Sweep
 }
 
 var (
-	// calm: nothing happens by itself while a sequence runs.
+	// calm: nothing happens by itself during a sequence.
 	calm = mode{tick: 2 * time.Second, sweep: time.Hour}
 	// lapsing: sessions of ShortSession expire soon. The rest of idle is for a busy machine.
 	lapsing = mode{tick: 100 * time.Millisecond, sweep: time.Hour, idle: ShortSession*time.Millisecond + 500*time.Millisecond}
-	// sweeping: time for three sweeps, because a container may be the last child of another one.
+	// sweeping: time for three sweeps, because a container may be the last child of another.
 	sweeping = mode{tick: 2 * time.Second, sweep: 100 * time.Millisecond, wait: 400 * time.Millisecond}
 )
 
 var versionLine = regexp.MustCompile(`Zookeeper version: (\d+\.\d+\.\d+)`)
 
-// java starts a Java server: the one under home, or the installed one.
+// java starts a Java server: the server under home, or the installed server.
 func java(t *testing.T, home string, m mode) *Target {
 	t.Helper()
 	s := realzk.Standalone(t, realzk.Options{
@@ -61,7 +61,7 @@ func java(t *testing.T, home string, m mode) *Target {
 	return target
 }
 
-// memory makes servers in memory, a new one for each sequence.
+// memory starts in-memory servers, a new one for each sequence.
 func memory(t *testing.T, version string, m mode) *Target {
 	t.Helper()
 	var ensemble *memzk.Ensemble
@@ -96,19 +96,18 @@ func memory(t *testing.T, version string, m mode) *Target {
 	return target
 }
 
-// pair is two servers that are to do the same.
+// pair is two servers that must behave alike.
 type pair [2]*Target
 
 func (p pair) names() [2]string { return [2]string{p[0].Name, p[1].Name} }
 
-// play plays a sequence on both at the same time.
 func (p pair) play(t *testing.T, q Sequence) [2]Transcript {
 	t.Helper()
 	return inTime(t, q, p.playOnce)
 }
 
-// inTime plays a sequence again when the machine was too busy to say anything: that is known by the
-// clock, whatever the servers have answered.
+// inTime plays a sequence again if the machine was too busy, which the clock shows, whatever the
+// servers have answered.
 func inTime[T any](t *testing.T, q Sequence, play func(Sequence) (T, error)) T {
 	t.Helper()
 	for range 20 {
@@ -136,7 +135,7 @@ func (p pair) playOnce(q Sequence) (scripts [2]Transcript, err error) {
 	return scripts, errors.Join(err, <-second)
 }
 
-// compare plays a sequence and tells in what the servers differ, but for what their versions
+// compare plays a sequence and returns how the servers differ, except for what their versions
 // explain.
 func (p pair) compare(t *testing.T, q Sequence) (*Difference, []string) {
 	t.Helper()
@@ -144,7 +143,7 @@ func (p pair) compare(t *testing.T, q Sequence) (*Difference, []string) {
 	return Compare(q, p.names(), scripts[0], scripts[1], Between(p[0].Version, p[1].Version))
 }
 
-// shrink looks for the shortest sequence that differs as d does.
+// shrink searches for the shortest sequence that differs like d.
 func (p pair) shrink(t *testing.T, d *Difference, tries int) *Difference {
 	t.Helper()
 	return Shrink(d, tries, func(q Sequence) *Difference {

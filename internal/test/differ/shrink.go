@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Shrink looks for a shorter sequence that still differs. differs plays a sequence on both servers
-// and returns the difference, nil when there is none; it is called at most tries times.
+// Shrink searches for a shorter sequence that still differs. differs plays a sequence on both
+// servers and returns the difference, or nil; Shrink calls it at most tries times.
 func Shrink(d *Difference, tries int, differs func(Sequence) *Difference) *Difference {
 	s := &shrinker{best: d, tries: tries, differs: differs, kind: d.Kind()}
-	// What comes after the difference has no part in it.
+	// The steps after the difference do not matter.
 	s.try(slices.Clone(d.Sequence[:min(d.Step+1, len(d.Sequence))]))
 	for again := true; again && s.tries > 0; {
 		again = s.remove()
@@ -28,7 +28,7 @@ type shrinker struct {
 	differs func(Sequence) *Difference
 }
 
-// try keeps the sequence when it differs in the same way. Another difference is another search.
+// try keeps the sequence if it differs in the same way.
 func (s *shrinker) try(q Sequence) bool {
 	if s.tries <= 0 {
 		return false
@@ -40,13 +40,13 @@ func (s *shrinker) try(q Sequence) bool {
 	}
 	s.best = d
 	if d.Step+1 < len(q) {
-		// It came earlier than before.
+		// The difference came earlier than before.
 		s.best.Sequence = q[:d.Step+1]
 	}
 	return true
 }
 
-// remove leaves out steps: halves first, then quarters, down to single ones.
+// remove removes steps: halves first, then quarters, down to single steps.
 func (s *shrinker) remove() (better bool) {
 	for size := max(1, len(s.best.Sequence)/2); ; size /= 2 {
 		for from := len(s.best.Sequence) - size; from >= 0; from -= size {
@@ -62,7 +62,7 @@ func (s *shrinker) remove() (better bool) {
 	}
 }
 
-// flatten has requests that were sent in one piece sent one by one.
+// flatten sends the requests of a burst one by one.
 func (s *shrinker) flatten() (better bool) {
 	for i := len(s.best.Sequence) - 1; i >= 0; i-- {
 		step := s.best.Sequence[min(i, len(s.best.Sequence)-1)]
@@ -90,7 +90,7 @@ func (s *shrinker) rename() {
 			}
 		}
 	}
-	// What is part of another name comes after it.
+	// A name comes before the names that it contains.
 	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) })
 	for _, name := range names {
 		for _, short := range []string{"x", "y", "z"} {
@@ -108,7 +108,7 @@ func (s *shrinker) rename() {
 
 var quotedPath = regexp.MustCompile(`"(/[-a-z0-9]+)+"`)
 
-// simplify makes each step plainer, one change at a time.
+// simplify makes each step simpler, one change at a time.
 func (s *shrinker) simplify() (better bool) {
 	for i := 0; i < len(s.best.Sequence); i++ {
 		for _, plainer := range plainer(s.best.Sequence[i]) {
@@ -119,7 +119,7 @@ func (s *shrinker) simplify() (better bool) {
 			q[i] = plainer
 			if s.try(q) {
 				better = true
-				i-- // the same step again: it may become plainer still
+				i-- // the same step again: it may become simpler still
 				break
 			}
 		}
@@ -127,8 +127,8 @@ func (s *shrinker) simplify() (better bool) {
 	return better
 }
 
-// plainer are the step's variants with one thing less in them. Each is plainer in the same order,
-// so this ends.
+// plainer returns variants of the step that are simpler in one respect. Each is less in a fixed
+// order, so shrinking ends.
 func plainer(s Step) []Step {
 	var list []Step
 	change := func(edit func(*Step)) {
@@ -182,7 +182,7 @@ func plainer(s Step) []Step {
 			})
 		}
 	}
-	// Fewer connections are plainer.
+	// Fewer connections are simpler.
 	for conn := range s.Conn {
 		change(func(t *Step) { t.Conn = conn })
 	}

@@ -6,11 +6,12 @@ import (
 )
 
 // ShortSession is the timeout, in milliseconds, of the session that expires in sequences of
-// GenerateLapse. It is far longer than a step takes, or the session would expire by itself on a
-// busy machine.
+// GenerateLapse. It is far longer than a step, so that the session does not expire early on a busy
+// machine.
 const ShortSession = 700
 
-// GenerateLapse makes a sequence in which a session expires: silent, or cut off before.
+// GenerateLapse returns a sequence in which a session expires: its connection is silent, or was cut
+// before.
 func GenerateLapse(seed, number int64) Sequence {
 	g := newGenerator(seed, number)
 	g.conns = 2 + g.IntN(maxConns-1)
@@ -23,7 +24,8 @@ func GenerateLapse(seed, number int64) Sequence {
 	steps := func(n int) {
 		for range n {
 			s := g.step()
-			// No other connection gets that session's timeout, and no session is left to itself.
+			// No other connection has that session's timeout, and no session is left without a
+			// connection.
 			if s.Verb == "cut" || s.Verb == "unknown" || s.Verb == "connect" || s.mentions(func(s Step) bool { return s.Verb == "close" }) {
 				s = g.one(s.Conn, g.pick("exists", "getData", "getChildren"))
 				s.Watch = true
@@ -38,7 +40,7 @@ func GenerateLapse(seed, number int64) Sequence {
 			s.Path, s.Literal = "/a", false
 		}
 		q = append(q, s)
-		// The watches that get its end.
+		// The watches that its end fires.
 		w := Step{Conn: g.IntN(g.conns), Verb: g.pick("exists", "getData", "getChildren2"), Path: s.Path, Watch: true}
 		q = append(q, w)
 	}
@@ -48,7 +50,7 @@ func GenerateLapse(seed, number int64) Sequence {
 	}
 	q = append(q, Step{Conn: 0, Verb: "lapse"})
 	steps(2 + g.IntN(4))
-	// Its client comes back.
+	// Its client reconnects.
 	q = append(q, Step{Conn: 0, Verb: "connect", Of: 1})
 	if g.IntN(2) == 0 {
 		q = append(q, Step{Conn: 0, Verb: "connect"}, Step{Conn: 0, Verb: "getEphemerals", Path: "/"})
@@ -56,7 +58,7 @@ func GenerateLapse(seed, number int64) Sequence {
 	return q
 }
 
-// GenerateSweep makes a sequence in which containers and nodes with a time to live are swept away.
+// GenerateSweep returns a sequence in which containers and nodes with a time to live are deleted.
 // Until the step that waits for that, no container is empty that has had a child.
 func GenerateSweep(seed, number int64) Sequence {
 	g := newGenerator(seed, number)
@@ -93,7 +95,7 @@ func GenerateSweep(seed, number int64) Sequence {
 	}
 	gone := "/a"
 	if g.IntN(4) == 0 {
-		leave, gone = slices.Delete(leave, 0, 1), "" // then the container stays
+		leave, gone = slices.Delete(leave, 0, 1), "" // then the container remains
 	}
 	if g.IntN(3) == 0 {
 		leave = []Step{{Verb: "multi", Ops: leave}}
@@ -102,13 +104,13 @@ func GenerateSweep(seed, number int64) Sequence {
 	for _, path := range []string{"/", "/a", "/never"} {
 		add(Step{Conn: g.IntN(2), Verb: g.pick("exists", "getChildren2"), Path: path})
 	}
-	// One thing at a time: in what order a sweep finds several is left to chance.
+	// One node at a time: a sweep deletes several in random order.
 	if g.IntN(2) == 0 {
 		add(Step{Conn: 0, Verb: "sweep", Path: "/t", Ops: []Step{{Verb: "createTTL", Path: "/t", Flags: 5, TTL: 1}}})
 		add(Step{Conn: 1, Verb: "getChildren2", Path: "/"})
 	}
 	if g.IntN(3) == 0 {
-		// One that exists while it has a child.
+		// A node that exists while it has a child.
 		add(Step{Conn: 0, Verb: "sweep", Ops: []Step{{Verb: "multi", Ops: []Step{
 			{Verb: "createTTL", Path: "/u", Flags: 5, TTL: 1}, {Verb: "create", Path: "/u/x"},
 		}}}})

@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// Step is one thing that a client does. A sequence of steps means the same on every server: paths
-// are below a root of the sequence's own, zxids are counted from the creation of that root,
-// sessions are named by the connection that had them.
+// Step is an action of a client. A sequence of steps means the same on every server: paths are
+// below a root for the sequence, zxids are counted from the creation of that root, and sessions are
+// named by the connection that had them.
 //
-// As text a step is one line: the number of the connection, the verb, and the arguments that are
-// not zero as a JSON object. A burst and a multi have steps of their own inside.
+// As text a step is a line: the number of the connection, the verb, and the arguments that are not
+// zero as a JSON object. A burst and a multi contain steps.
 type Step struct {
 	Conn int    `json:"-"`
-	Verb string `json:"verb,omitempty"` // inside another step; else it stands before the object
+	Verb string `json:"verb,omitempty"` // in JSON only inside another step
 
 	Path    string `json:"path,omitempty"`
-	Literal bool   `json:"literal,omitempty"` // the path is sent as it is, not below the root
+	Literal bool   `json:"literal,omitempty"` // send the path as it is, not below the root
 	NoPath  bool   `json:"noPath,omitempty"`  // the path is null
 
 	Data string `json:"data,omitempty"`
 	Null bool   `json:"null,omitempty"` // the data is null
 	Size int    `json:"size,omitempty"` // the data is that many bytes
 
-	// ACL has entries "31 world anyone"; nil stands for that one. A single "null" or "empty" is a
-	// list without entries. "digest NAME" stands for the digest of NAME:NAME, "digest! ID" for ID
+	// ACL has entries like "31 world anyone"; nil means this entry. A single "null" or "empty" is a
+	// list without entries. "digest NAME" means the digest of NAME:NAME, "digest! ID" means ID
 	// itself.
 	ACL []string `json:"acl,omitempty"`
 
@@ -37,9 +37,9 @@ type Step struct {
 	TTL     int64 `json:"ttl,omitempty"`
 	Version int32 `json:"version,omitempty"` // -1: any
 	Watch   bool  `json:"watch,omitempty"`
-	Kind    int32 `json:"kind,omitempty"` // of watch: removeWatches, addWatch
+	Kind    int32 `json:"kind,omitempty"` // kind of watch, for removeWatches and addWatch
 
-	// setWatches. Zxid counts from the creation of the root, in connect, too.
+	// For setWatches. Zxid counts from the creation of the root, also in connect.
 	Zxid      int64    `json:"zxid,omitempty"`
 	DataW     []string `json:"dataW,omitempty"`
 	Exist     []string `json:"exist,omitempty"`
@@ -50,19 +50,19 @@ type Step struct {
 	Scheme string `json:"scheme,omitempty"`
 	Auth   string `json:"auth,omitempty"`
 
-	// connect. Of is the number, plus one, of the connection whose last session is resumed; 0: a
-	// new session. Timeout is in milliseconds.
+	// For connect. Of is the number, plus one, of the connection whose last session is resumed; 0:
+	// a new session. Timeout is in milliseconds.
 	Of       int    `json:"of,omitempty"`
-	Password string `json:"password,omitempty"` // "wrong", "short" or "zero"; else the right one
-	Timeout  int32  `json:"timeout,omitempty"`  // 0: 30000; for 0 itself say -1
-	Seen     bool   `json:"seen,omitempty"`     // send Zxid as the last one seen; else 0
-	Old      bool   `json:"old,omitempty"`      // without the read-only byte, as clients before 3.4
+	Password string `json:"password,omitempty"` // "wrong", "short" or "zero"; otherwise the right one
+	Timeout  int32  `json:"timeout,omitempty"`  // 0: 30000; -1: 0
+	Seen     bool   `json:"seen,omitempty"`     // send Zxid as the last seen zxid; otherwise 0
+	Old      bool   `json:"old,omitempty"`      // without the read-only byte, like clients before 3.4
 
-	Code int32 `json:"code,omitempty"` // of an "unknown" request
-	Cut  int   `json:"cut,omitempty"`  // bytes that are missing at the end of the packet
-	More int   `json:"more,omitempty"` // bytes that are too many there
+	Code int32 `json:"code,omitempty"` // for an "unknown" request
+	Cut  int   `json:"cut,omitempty"`  // bytes to remove from the end of the packet
+	More int   `json:"more,omitempty"` // bytes to add to the end of the packet
 
-	Ops []Step `json:"ops,omitempty"` // of multi, multiRead, burst
+	Ops []Step `json:"ops,omitempty"` // for multi, multiRead, burst
 }
 
 func (s Step) String() string {
@@ -80,7 +80,7 @@ func (s Step) String() string {
 	return fmt.Sprintf("%d %s", conn, verb)
 }
 
-// Sequence is what the clients do, in order.
+// Sequence is the steps of the clients, in order.
 type Sequence []Step
 
 func (q Sequence) String() string {
@@ -91,7 +91,7 @@ func (q Sequence) String() string {
 	return b.String()
 }
 
-// Parse reads what Sequence.String wrote. Lines that begin with # and empty ones are left out.
+// Parse parses the text of Sequence.String. It skips empty lines and lines that begin with #.
 func Parse(r io.Reader) (Sequence, error) {
 	var q Sequence
 	lines := bufio.NewScanner(r)
@@ -119,7 +119,7 @@ func parseStep(line string) (Step, error) {
 	var s Step
 	if args != "" {
 		d := json.NewDecoder(strings.NewReader(args))
-		// A misspelt argument would be a different request, silently.
+		// Without this a misspelled argument would make another request.
 		d.DisallowUnknownFields()
 		if err := d.Decode(&s); err != nil {
 			return Step{}, err

@@ -11,31 +11,30 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// verb is one kind of request: its number in the protocol, what follows the header, and what the
-// reply is made of.
+// verb is a kind of request: its number in the protocol, its body, and the decoding of its reply.
 type verb struct {
 	code   int32
 	encode func(*run, Step, []byte) []byte
-	decode func(*run, Step, *jute.Decoder) string // nil: the reply is its header alone
+	decode func(*run, Step, *jute.Decoder) string // nil: the reply has only a header
 }
 
-// The verbs that are no request of their own have code 0.
+// Verbs that are not requests have code 0.
 var verbs map[string]verb
 
-// Broken out of the variable's own declaration: multi looks its operations up in the map.
+// Not in the declaration: multi looks its operations up in the map.
 func init() {
 	verbs = map[string]verb{
-		"connect": {}, // a connection is made, and the handshake; one that is open is cut first
+		"connect": {}, // opens a connection, with the handshake; an open connection is cut first
 		"cut":     {}, // the client closes the connection, not the session
-		"burst":   {}, // requests in one piece; the replies are read afterwards
+		"burst":   {}, // requests in one write; the replies are read afterwards
 		"lapse":   {}, // the connection is silent until its session has expired
-		"sweep":   {}, // time passes: empty containers and nodes that are too old go
+		"sweep":   {}, // waits until empty containers and expired nodes are deleted
 
 		"create":          {jute.OpCreate, encodeCreate, decodePath},
 		"create2":         {jute.OpCreate2, encodeCreate, decodePathStat},
 		"createContainer": {jute.OpCreateContainer, encodeCreate, decodePathStat},
 		"createTTL":       {jute.OpCreateTTL, encodeCreate, decodePathStat},
-		"deleteContainer": {jute.OpDeleteContainer, encodePath, nil}, // the server's own, which a client may send, too
+		"deleteContainer": {jute.OpDeleteContainer, encodePath, nil}, // the server's own request, which a client may send, too
 		"delete":          {jute.OpDelete, encodePathVersion, nil},
 		"exists":          {jute.OpExists, encodePathWatch, decodeStat},
 		"getData":         {jute.OpGetData, encodePathWatch, decodeDataStat},
@@ -61,7 +60,7 @@ func init() {
 		"sasl":            {jute.OpSASL, encodeToken, decodeToken},
 		"reconfig":        {jute.OpReconfig, encodeReconfig, nil},
 		"close":           {jute.OpCloseSession, nil, nil},
-		"unknown":         {0, nil, nil}, // the code is the step's
+		"unknown":         {0, nil, nil}, // the step has the code
 	}
 }
 
@@ -124,14 +123,13 @@ func encodeAuth(_ *run, s Step, b []byte) []byte {
 func encodeToken(_ *run, s Step, b []byte) []byte { return jute.AppendBytes(b, s.bytes()) }
 
 func encodeReconfig(_ *run, _ Step, b []byte) []byte {
-	b = jute.AppendText(b, "server.9=127.0.0.1:1:2;3") // joins
+	b = jute.AppendText(b, "server.9=127.0.0.1:1:2;3") // joining members
 	b = jute.AppendInt32(b, -1)
 	b = jute.AppendInt32(b, -1)
 	return jute.AppendInt64(b, -1)
 }
 
-// encodeMulti: a multi of the read kind cannot hold what is for the write kind, but it can be asked
-// to.
+// encodeMulti: a multi of the read kind cannot contain writes, but a client can send them.
 func encodeMulti(r *run, s Step, b []byte) []byte {
 	header := func(op int32, end bool) { b = jute.AppendInt32(jute.AppendBool(jute.AppendInt32(b, op), end), -1) }
 	for _, op := range s.Ops {
@@ -175,7 +173,7 @@ func encodeEntry(entry string, b []byte) []byte {
 	return jute.AppendText(jute.AppendText(jute.AppendInt32(b, int32(n)), scheme), id)
 }
 
-// digest is the identity of a client that authenticates as "name:name".
+// digest returns the identity of a client that authenticates as "name:name".
 func digest(name string) string {
 	sum := sha1.Sum([]byte(name + ":" + name))
 	return name + ":" + base64.StdEncoding.EncodeToString(sum[:])
@@ -211,8 +209,8 @@ func decodeDataStat(r *run, s Step, d *jute.Decoder) string {
 	return "data=" + data(d.Bytes()) + " " + r.stat(r.path(s), d)
 }
 
-// decodeACLStat: the order in which a server keeps the identities of one client is its own affair,
-// so digests that follow each other are sorted.
+// decodeACLStat: servers keep the identities of a client in any order, so successive digests are
+// sorted.
 func decodeACLStat(r *run, s Step, d *jute.Decoder) string {
 	n := d.Count(12)
 	if n < 0 {
@@ -245,7 +243,7 @@ func decodeEphemerals(r *run, _ Step, d *jute.Decoder) string {
 	for i, path := range list {
 		list[i] = r.name(path)
 	}
-	// They are in the order of a hash table.
+	// In the order of a hash table.
 	slices.Sort(list)
 	return "ephemerals=[" + strings.Join(list, " ") + "]"
 }
@@ -257,7 +255,7 @@ func decodeIdentities(_ *run, _ Step, d *jute.Decoder) string {
 		scheme := d.Text()
 		list = append(list, scheme+" "+d.Text())
 	}
-	// They are in the order of a hash table.
+	// In the order of a hash table.
 	slices.Sort(list)
 	return fmt.Sprintf("identities=%q", list)
 }
@@ -268,7 +266,7 @@ func decodeCount(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("c
 
 func decodeError(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("result=%d", d.Int32()) }
 
-// decodeMulti reads results until the end mark: they say themselves what they are.
+// decodeMulti reads results until the end mark; each contains its kind.
 func decodeMulti(r *run, s Step, d *jute.Decoder) string {
 	var b strings.Builder
 	b.WriteString("results=[")
@@ -281,7 +279,7 @@ func decodeMulti(r *run, s Step, d *jute.Decoder) string {
 		if done || i > 1000 {
 			break
 		}
-		var op Step // whose path says how its stat is to be read
+		var op Step // its path determines how its stat is compared
 		if i < len(s.Ops) {
 			op = s.Ops[i]
 		}
@@ -309,7 +307,7 @@ func decodeMulti(r *run, s Step, d *jute.Decoder) string {
 	return b.String()
 }
 
-// data is short for what is long.
+// data shortens long data.
 func data(b []byte) string {
 	switch {
 	case b == nil:

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Change is something that a client sees of a server's version. Between a server that has it and
-// one that has not, it is no difference; between two of one version it is one.
+// Change is something in which versions differ for a client. It excuses a difference between a
+// server that has it and a server that lacks it, not between two servers of the same version.
 type Change struct {
 	Name string
-	// In are the first versions that have it, one for each line of releases: "3.8.5", "3.9.3".
+	// In has the first versions with the change, one for each line of releases: "3.8.5", "3.9.3".
 	// Versions of later lines have it, too.
 	In []string
-	// Line makes lines the same that differ by this alone. The servers' state is the same after it.
+	// Line makes lines equal that differ only by this change. The servers' states remain equal.
 	Line func(string) string
-	// Step says that the replies to step i may differ as they do. As the state may then differ,
-	// too, the sequence is not compared any further.
+	// Step reports whether the change explains the difference at step i. The states may then
+	// differ, so the rest of the sequence is not compared.
 	Step func(q Sequence, i int, lines [2][]string) bool
 }
 
 var eventZxid = regexp.MustCompile(`\] event zxid=\S+`)
 
-// Changes is all that is excused when two versions are compared.
+// Changes are all known differences between versions.
 var Changes = []Change{
 	{
 		Name: "the header of an event has the zxid of its cause (ZOOKEEPER-4655)",
@@ -108,7 +108,7 @@ func anySide(lines [2][]string, what string) bool {
 	return containing(lines[0], what) || containing(lines[1], what)
 }
 
-// parseVersion reads three numbers.
+// parseVersion parses three numbers.
 func parseVersion(version string) (v [3]int) {
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
 		panic(fmt.Sprintf("differ: version %q: want three numbers, as in 3.9.3", version))
@@ -116,7 +116,7 @@ func parseVersion(version string) (v [3]int) {
 	return v
 }
 
-// has tells whether a version has the change.
+// has reports whether a version has the change.
 func (c Change) has(version string) bool {
 	v := parseVersion(version)
 	newest := [3]int{}
@@ -132,7 +132,7 @@ func (c Change) has(version string) bool {
 	return slices.Compare(v[:], newest[:]) > 0
 }
 
-// Between are the changes that one of two versions has and the other has not.
+// Between returns the changes that one of two versions has and the other lacks.
 func Between(a, b string) []Change {
 	var list []Change
 	for _, c := range Changes {
@@ -143,7 +143,7 @@ func Between(a, b string) []Change {
 	return list
 }
 
-// mentions tells whether the step, or one inside of it, is of the verb.
+// mentions reports whether the step, or a step inside it, satisfies is.
 func (s Step) mentions(is func(Step) bool) bool {
 	return is(s) || slices.ContainsFunc(s.Ops, func(op Step) bool { return op.mentions(is) })
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// patience is how long a reply may take on a machine that is very busy. A server that never answers
-// differs from one that does.
+// patience is how long a reply may take on a very busy machine. If a server never answers, that is
+// a difference.
 const patience = 30 * time.Second
 
 var errSilent = errors.New("no answer")
 
-// wire is one TCP connection after its handshake, as ZooKeeper's packets.
+// wire is a TCP connection with ZooKeeper's packets.
 type wire struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -35,13 +35,13 @@ func (w *wire) send(packet []byte) error {
 	return err
 }
 
-// receive returns the next packet, io.EOF when the server has closed the connection in whatever
-// way, errSilent when nothing comes.
+// receive returns the next packet; io.EOF if the server has closed the connection in any way;
+// errSilent if nothing arrives in time.
 func (w *wire) receive(within time.Duration) ([]byte, error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
 	}
-	// Only looked at: a deadline that strikes between two bytes must not tear the packet.
+	// Peek, because a deadline that passes between two bytes must not split the packet.
 	size, err := w.in.Peek(4)
 	if err != nil {
 		return nil, ended(err)
@@ -61,8 +61,8 @@ func (w *wire) receive(within time.Duration) ([]byte, error) {
 	return packet, nil
 }
 
-// close ends the connection on this side and returns when the other side has done the same. What
-// comes in between is lost.
+// close closes this side of the connection, and returns when the other side is closed. It drops
+// what arrives meanwhile.
 func (w *wire) close() {
 	if half, ok := w.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		for {
@@ -74,8 +74,8 @@ func (w *wire) close() {
 	_ = w.conn.Close()
 }
 
-// ended: a server that closes with bytes of ours unread resets the connection, which is a matter of
-// microseconds and means the same.
+// ended: a server that closes a connection with unread bytes resets it. That depends on timing and
+// means the same.
 func ended(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -84,17 +84,17 @@ func ended(err error) error {
 	return io.EOF
 }
 
-// grant is what a handshake came to.
+// grant is the result of a handshake.
 type grant struct {
 	protocol int32
 	timeout  int32
 	session  int64
 	password []byte
-	readOnly string // "false", "true", or "absent" when the server sent no such byte
+	readOnly string // "false", "true", or "absent" if the server sent no such byte
 	trailing int
 }
 
-// handshake asks for a session on a fresh connection.
+// handshake requests a session on a fresh connection.
 func (w *wire) handshake(zxid int64, timeout int32, session int64, password []byte, old bool) (grant, error) {
 	h := jute.Handshake{Zxid: zxid, Timeout: timeout, Session: session, Password: password}.Append(nil)
 	if !old {
