@@ -16,15 +16,15 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// requests sends the requests that a fair lock or semaphore of this kind needs, with names such as
-// ours, by which a node is found again whose reply was lost. It does nothing else: it handles
-// neither lost replies nor sessions, contexts or tokens, and assumes that every waiter watches the
-// node ahead of its own. It watches all readers ahead together, which saves requests of writers. So
-// its figures are the upper bound.
+// requests sends the requests that a fair lock or semaphore needs, with names like ours, by which a
+// node can be found again after a lost reply. It does nothing else: it handles neither lost replies
+// nor sessions, contexts or tokens, and assumes that every waiter watches the node ahead of its
+// own. It watches all readers ahead with one request, which saves requests of writers. So its
+// figures are an upper bound.
 type requests struct {
 	job
 	conn *wire.Conn
-	id   string // of all its nodes
+	id   string // in the names of all its nodes
 }
 
 func openRequests(ctx context.Context, j job) (lockers, error) {
@@ -45,7 +45,7 @@ func openRequests(ctx context.Context, j job) (lockers, error) {
 	return &requests{job: j, conn: conn, id: znode.NewID()}, nil
 }
 
-// ancestors yields a path's ancestors, the highest first, and the path itself.
+// ancestors yields a path's ancestors, the highest first, and then the path.
 func ancestors(whole string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		if parent := path.Dir(whole); parent != "/" {
@@ -83,7 +83,7 @@ func (r *requests) create(kind znode.Kind) (node string, err error) {
 	return r.conn.Create(r.Path+"/"+znode.Prefix(r.id, kind), nil, zk.FlagEphemeral|zk.FlagSequence, everything)
 }
 
-// ahead lists those ahead of a node, the nearest first.
+// ahead lists the nodes ahead of a node, the nearest first.
 func (r *requests) ahead(node string) ([]string, error) {
 	children, _, err := r.conn.Children(r.Path)
 	slices.SortFunc(children, func(a, b string) int { return strings.Compare(sequence(b), sequence(a)) })
@@ -92,7 +92,7 @@ func (r *requests) ahead(node string) ([]string, error) {
 
 func sequence(name string) string { return name[len(name)-10:] }
 
-// permit waits as long as too many are ahead.
+// permit waits while too many nodes are ahead.
 func (r *requests) permit() (node string, err error) {
 	node, err = r.create(znode.Permit)
 	for err == nil {
@@ -105,8 +105,8 @@ func (r *requests) permit() (node string, err error) {
 	return node, err
 }
 
-// lock waits for the writers ahead or, to write, for all members ahead. A waiter behind may watch a
-// mark.
+// lock waits for the writers ahead or, to write, for all members ahead. marked reports that a
+// waiter behind may watch a mark.
 func (r *requests) lock(read bool) (node string, marked bool, err error) {
 	kind := znode.Write
 	if read {
@@ -118,7 +118,7 @@ func (r *requests) lock(read bool) (node string, marked bool, err error) {
 	return node, marked, err
 }
 
-// turn waits until it is the turn of a node.
+// turn waits until a node may hold.
 func (r *requests) turn(node string, read bool) (marked bool, err error) {
 	for err == nil {
 		var ahead []string
@@ -151,8 +151,8 @@ func (r *requests) turn(node string, read bool) (marked bool, err error) {
 	return marked, err
 }
 
-// together takes several locks: one transaction makes their nodes, each waits for its turn unless
-// the reply says that it is the only one, and one transaction deletes them.
+// together acquires several locks: one transaction creates their nodes, each node waits for its
+// turn unless the reply shows that it is alone, and one transaction deletes them.
 func (r *requests) together() (release func() error, err error) {
 	var creates []any
 	var locks []*requests
@@ -202,7 +202,7 @@ func (r *requests) deletion(node string, version int32, marked bool) (ops []any)
 
 func (r *requests) markOf(name string) string { return r.Path + "/" + name + "-released-read-write" }
 
-// alone makes a node in a transaction whose reply tells that it is the only one.
+// alone creates a node in a transaction whose reply shows whether it is alone.
 func (r *requests) alone() (node string, err error) {
 	replies, err := r.conn.Multi(r.createAndCount()...)
 	if err != nil {
@@ -214,7 +214,7 @@ func (r *requests) alone() (node string, err error) {
 	return replies[0].String, nil
 }
 
-// createAndCount makes a node; the reply counts the children.
+// createAndCount creates a node and counts the children.
 func (r *requests) createAndCount() []any {
 	return []any{
 		&zk.CreateRequest{Path: r.Path + "/" + znode.Prefix(r.id, znode.Write), Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
@@ -222,7 +222,7 @@ func (r *requests) createAndCount() []any {
 	}
 }
 
-// wait waits until one of the nodes is gone. marked: and its mark has been made.
+// wait waits until one of the nodes is deleted. marked reports that its mark was created.
 func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 	if len(names) == 1 {
 		_, _, event, err := r.conn.GetW(r.Path + "/" + names[0])
@@ -238,7 +238,7 @@ func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if slices.Contains(watches, nil) { // the node had gone before
+	if slices.Contains(watches, nil) { // the node was deleted before
 		return false, nil
 	}
 	wire.Wait(context.Background(), nil, watches...)
@@ -250,14 +250,14 @@ func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 	return false, nil
 }
 
-// waitForAll waits until all the nodes are gone, and watches its own beside them.
+// waitForAll waits until all the nodes are deleted, and also watches its own node.
 func (r *requests) waitForAll(names []string, own string) error {
 	watches, err := r.conn.WatchNodes(append(r.paths(names), own), "")
 	if err != nil {
 		return err
 	}
 	for _, w := range watches[:len(names)] {
-		if w != nil { // otherwise the node had gone before
+		if w != nil { // otherwise the node was deleted before
 			wire.Wait(context.Background(), nil, w)
 		}
 	}
@@ -272,8 +272,8 @@ func (r *requests) paths(names []string) []string {
 	return paths
 }
 
-// localMutex is a sync.RWMutex: the least that a join could cost. It may check whether a session
-// lives when it is locked and when it is unlocked, as a lock must before it says that it is held.
+// localMutex is a sync.RWMutex: the lower bound for a join. If alive is set, it checks a session
+// when it is locked and when it is unlocked, as a lock must before it reports that it is held.
 type localMutex struct {
 	mu    *sync.RWMutex
 	alive func() bool
@@ -295,12 +295,12 @@ func openLooking(ctx context.Context, j job) (lockers, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What it finds does not matter: without a lock no heartbeat extends the deadline.
+	// The result does not matter: without a lock no heartbeat extends the deadline.
 	alive := func() bool { return conn.Alive(conn.Session()) || true }
 	return connected{localMutex{mutex.(localMutex).mu, alive}, conn}, nil
 }
 
-// connected is a localMutex with the connection that it checks.
+// connected is a localMutex with the connection whose session it checks.
 type connected struct {
 	localMutex
 	conn *wire.Conn

@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// TestBench is the measurement: make bench.
+// TestBench is the measurement of make bench.
 func TestBench(t *testing.T) {
 	s, asked := fromEnv(t)
 	if ref, shortcuts := variants(); !asked || ref != "" || shortcuts {
@@ -49,10 +49,10 @@ func TestBench(t *testing.T) {
 
 func reports() bool { return os.Getenv("BENCH_REPORT") != "" }
 
-// slower measures the same once more, on a server whose disk takes its time.
+// slower repeats the measurement on a server with a slower disk.
 func slower(t *testing.T, s settings) []result {
 	s.Disk = time.Millisecond
-	s.Rounds = max(1, s.Rounds*3/5) // what waits for the disk varies less
+	s.Rounds = max(1, s.Rounds*3/5) // with a slower disk the results vary less
 	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, looking, inMemory)
 	defer l.leave()
 	speed := s.chosen(workloads)
@@ -61,12 +61,12 @@ func slower(t *testing.T, s settings) []result {
 }
 
 // TestHarness runs the whole benchmark on a small scale, so that the harness works when it is
-// needed. Two figures do not depend on time and are checked: how many requests a cycle takes
-// without contention.
+// needed. It checks two figures that do not depend on time: the requests of a cycle without
+// contention.
 func TestHarness(t *testing.T) {
 	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, again, zkLock)
 	var results []result
-	some := func() bool { // on a busy machine no cycle may fit into the time
+	some := func() bool { // on a busy machine no cycle may end in time
 		results = l.measure(t, workloads[:1])
 		return !slices.ContainsFunc(results, func(r result) bool { return r.Operations == 0 })
 	}
@@ -85,7 +85,7 @@ func TestHarness(t *testing.T) {
 			t.Errorf("%s: %v requests a cycle, want %v", r.peer, r.requests, want[r.peer])
 		}
 	}
-	// All parts of the page: it is written at the end of an hour.
+	// All parts of the page, which is otherwise written only after an hour.
 	dir := t.TempDir()
 	local := "pkg: github.com/zklocks/zklocks/reentrant\nBenchmarkReenter-2 1000 247.0 ns/op 0 B/op 0 allocs/op\n" +
 		"pkg: github.com/zklocks/zklocks/internal/goid\nBenchmarkID-2 1000 4.0 ns/op 0 B/op 0 allocs/op\n"

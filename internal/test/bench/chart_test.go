@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// drawing is an SVG picture. Its colours follow the reader's theme, light or dark; it has no
-// background of its own.
+// drawing is an SVG picture without a background. Its colors follow the reader's light or dark
+// theme.
 type drawing struct {
 	width, height float64
 	body          strings.Builder
 }
 
-const narrow = 480 // pixels wide: legible on a phone, at three quarters of that
+const narrow = 480 // pixels: legible on a phone at three quarters
 
 const style = `<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -49,7 +49,7 @@ func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
 	d.add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
-// legend names those peers that the chart shows.
+// legend lists the peers in the chart.
 func (d *drawing) legend(x, y float64, peers []string) {
 	for _, p := range peers {
 		d.add(`<rect x="%.1f" y="%.1f" width="12" height="12" class="%s"/>`, x, y-10, colours[p])
@@ -63,8 +63,9 @@ func (d *drawing) String() string {
 		d.width, d.height, d.width, d.height) + style + d.body.String() + "</svg>\n"
 }
 
-// ratios draws how many times as fast as each peer we are, a bar for each, on a logarithmic scale
-// that begins at "as fast": to the left is slower. It is narrow, so that a phone shows it legibly.
+// ratios draws a bar for each peer: how many times as fast as the peer we are, on a logarithmic
+// scale that begins at "as fast". Bars to the left mean slower. The chart is narrow enough for a
+// phone.
 func ratios(results []result) string {
 	const (
 		left, right, top = 12.0, 62.0, 74.0
@@ -124,14 +125,15 @@ func ratios(results []result) string {
 	return d.String()
 }
 
-// gaps are the dashes of the first, second and third line of a chart.
+// gaps are the dashes of the lines of a chart.
 var gaps = []string{"", "", ` stroke-dasharray="7 9"`}
 
 // point is one measurement of a line chart.
 type point struct{ x, y float64 }
 
 // growth draws how a cost grows with the number of waiters, on a logarithmic scale; the cost's
-// scale is linear and begins at 0. The third line has gaps, through which the second line shows.
+// scale is linear and begins at 0. The third line has gaps, so that the second line is visible
+// under it.
 func growth(title string, peers []string, series map[string][]point, unit func(float64) string, notes ...string) string {
 	const left, right, top, bottom = 62.0, 62.0, 62.0, 44.0
 	d := &drawing{width: narrow, height: 320 + 16*float64(len(notes))}

@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// slowDisk is what a server's environment needs so that each flush of its disk takes that much
-// longer. Only system calls see it: the server is as it is.
+// slowDisk returns the environment of a server in which each flush of the disk takes longer. A
+// preloaded library delays the system calls; the server is unchanged.
 func slowDisk(t *testing.T, longer time.Duration) (env []string) {
 	t.Helper()
 	if longer == 0 {
@@ -25,7 +25,7 @@ func slowDisk(t *testing.T, longer time.Duration) (env []string) {
 	return []string{"LD_PRELOAD=" + library, fmt.Sprintf("DISK_NANOSECONDS=%d", longer.Nanoseconds())}
 }
 
-// compiler is the one that the race detector needs, too.
+// compiler returns the C compiler that the race detector also needs.
 func compiler() string {
 	for _, name := range []string{os.Getenv("CC"), "gcc", "clang"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -35,10 +35,10 @@ func compiler() string {
 	return "cc"
 }
 
-// Without this test the tables could be those of the fast disk, and no test would notice.
+// Without this test the tables could show the fast disk unnoticed.
 func TestADiskThatTakesItsTime(t *testing.T) {
 	const longer = 50 * time.Millisecond
-	realzk.Installed(t) // before a compiler is looked for
+	realzk.Installed(t) // before searching a compiler
 	server := realzk.Standalone(t, realzk.Options{ForceSync: true, Env: slowDisk(t, longer)})
 	conn := realzk.Connect(t, 10*time.Second, server.Addr())
 	for range 5 {

@@ -16,15 +16,15 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// lockers are one connection and a lock on it.
+// lockers are a connection and a lock on it.
 type lockers interface {
-	// worker makes what one worker repeats. Objects that are meant to be shared by the goroutines
-	// of a process are.
+	// worker returns the function that a worker repeats. Workers share objects that are meant to be
+	// shared by the goroutines of a process.
 	worker() (acquire func(ctx context.Context, read bool) (release func() error, err error))
 	close()
 }
 
-// libraries are what this program can drive.
+// libraries are the libraries that this program can drive.
 var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
 	ours:     openOurs,
 	again:    openReentrant,
@@ -34,7 +34,7 @@ var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
 	looking:  openLooking,
 }
 
-// drive runs a driver. It returns the exit code.
+// drive runs a driver, and returns the exit code.
 func drive(library string) int {
 	fmt.Println("hello", runtime.Version())
 	lines := realzk.Lines()
@@ -63,7 +63,7 @@ func cry(err error) int {
 	return 1
 }
 
-// work does one job. The parent's "go" and "end" come through lines.
+// work does a job. lines receives the parent's "go" and "end".
 func work(library string, j job, lines <-chan string) error {
 	ctx := context.Background()
 	connections := make([]lockers, j.Sessions)
@@ -86,10 +86,10 @@ func work(library string, j job, lines <-chan string) error {
 			random:  rand.New(rand.NewPCG(uint64(i), 7)),
 			reads:   j.Reads,
 			work:    time.Duration(j.Work) * time.Millisecond,
-			window:  new(window), // one that is over
+			window:  new(window), // a window that has ended
 		}
 	}
-	// Directories are made, and whatever an object does only once is done.
+	// The first cycle creates directories and initializes the objects.
 	for i := range j.Sessions {
 		if crew[i].cycle(ctx); crew[i].err != nil {
 			return crew[i].err
@@ -146,10 +146,10 @@ func run(ctx context.Context, j job, crew []*worker) answer {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// tooMany errors end a worker: the cause will not go away.
+// tooMany is the number of errors after which a worker stops: their cause is permanent.
 const tooMany = 10
 
-// window is the measured time. Workers that read the clock pass the state on to the others.
+// window is the measured time. Workers that read the clock share the state with the others.
 type window struct {
 	from, until time.Time
 	reached     atomic.Int32
@@ -161,7 +161,7 @@ const (
 	after
 )
 
-// reach returns where t lies.
+// reach returns whether t is before, in or after the window.
 func (w *window) reach(t time.Time) int32 {
 	var at int32 = after
 	switch {
@@ -183,23 +183,23 @@ type worker struct {
 	work    time.Duration // the mean
 	window  *window
 
-	untimed    int   // so many of the next cycles are
-	since      int64 // operations since the last one that was timed
+	untimed    int   // how many of the next cycles are not timed
+	since      int64 // operations since the last timed operation
 	operations int64
 	latencies  histogram
 	cycles     int64
 	errors     int64
-	err        error // the first
+	err        error // the first error
 }
 
-// Two looks at the clock take as long as a lock that costs no request. So after an operation that
-// was short some are counted only.
+// Two reads of the clock take as long as a lock without a request. So after a short operation some
+// operations are only counted.
 const (
 	short = 10 * time.Microsecond
-	every = 16 // is timed
+	every = 16 // of so many short operations one is timed
 )
 
-// cycle acquires and releases once, and reports whether there is time for more.
+// cycle acquires and releases once, and reports whether there is time for another cycle.
 func (w *worker) cycle(ctx context.Context) bool {
 	read := w.reads == 100 || w.reads > 0 && w.random.IntN(100) < w.reads
 	timed := w.untimed == 0
@@ -243,7 +243,7 @@ func (w *worker) cycle(ctx context.Context) bool {
 		w.untimed = every - 1
 	}
 	if at == during {
-		w.latencies.add(took, w.since) // it stands for those before it, too
+		w.latencies.add(took, w.since) // it represents the untimed operations before it, too
 		w.since = 0
 	}
 	return at != after
@@ -253,7 +253,7 @@ func (w *worker) cycle(ctx context.Context) bool {
 func noGoroutines() error {
 	var err error
 	for began := time.Now(); time.Since(began) < 10*time.Second; {
-		// It retries by itself, for up to half a second.
+		// Find retries by itself, for up to half a second.
 		if err = goleak.Find(goleak.IgnoreAnyFunction(listener)); err == nil {
 			return nil
 		}
@@ -261,5 +261,5 @@ func noGoroutines() error {
 	return err
 }
 
-// listener reads what the parent says, until the end of the process.
+// listener reads the parent's lines until the process ends.
 const listener = "github.com/zklocks/zklocks/internal/test/realzk.Lines.func1"

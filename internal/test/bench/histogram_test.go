@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// fine is the number of buckets for each power of two: a latency is known to about 1.5 percent.
-// Millions of joins a second leave no room for a list.
+// fine is the number of buckets for each power of two: the error of a latency is at most about 1.5
+// percent. A list of all latencies would be too long for millions of joins a second.
 const fine = 64
 
 // histogram counts durations in nanoseconds.
@@ -32,7 +32,7 @@ func (h *histogram) merge(o *histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile is the duration that a share q of all do not exceed.
+// quantile returns the duration that a share q of all durations do not exceed.
 func (h *histogram) quantile(q float64) time.Duration {
 	rest := int64(q * float64(h.total))
 	for i, n := range h.counts {
@@ -45,11 +45,11 @@ func (h *histogram) quantile(q float64) time.Duration {
 
 func bucket(d time.Duration) int {
 	n := uint64(max(d, 1))
-	shift := max(bits.Len64(n)-7, 0) // what is left is below 2*fine
+	shift := max(bits.Len64(n)-7, 0) // the rest is below 2*fine
 	return shift*fine + int(n>>shift)
 }
 
-// middle is a duration in the middle of a bucket.
+// middle returns a duration in the middle of a bucket.
 func middle(i int) time.Duration {
 	shift := max(i/fine-1, 0)
 	return time.Duration(i-shift*fine)<<shift + time.Duration(1)<<shift/2

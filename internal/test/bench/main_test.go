@@ -1,14 +1,14 @@
-// Package bench measures the locks beside their peers: zk.Lock of go-zookeeper always, Apache
-// Curator and kazoo where they are installed.
+// Package bench compares the locks with their peers: zk.Lock of go-zookeeper, and Apache Curator
+// and kazoo if they are installed.
 //
-// All run in one test, against one server that waits for the disk at each commit, one after another
-// within each workload and round after round, so that what slows the machine down for a while slows
-// all of them down. Each peer has one process of its own (driver), which lives as long as the test,
-// so that a JVM is warm. A driver gets a job, opens the job's sessions, sends "ready", works when
+// One test runs all of them, against one server that waits for the disk at each commit. Within each
+// workload the peers run one after another, round after round, so that a slow phase of the machine
+// affects all of them. Each peer has its own process (driver), which lives as long as the test, so
+// that a JVM is warm. A driver receives a job, opens the job's sessions, sends "ready", works when
 // it receives "go", sends its measurements, and closes its sessions when it receives "end". Between
-// "go" and the answer the server's own counters are read: requests and notifications per cycle.
+// "go" and the measurements the server's counters are read: requests and notifications per cycle.
 //
-// Without settings only a short check of the harness runs. The environment asks for more:
+// Without settings only a short check of the harness runs. Environment variables request more:
 //
 //	BENCH=short             3 rounds of 3 s for each peer and workload
 //	BENCH=long              5 rounds of 10 s

@@ -16,13 +16,13 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// ourLocks are one connection and one value for all its workers, as a program would have them.
+// ourLocks are a connection and values that all its workers share, as in a program.
 type ourLocks struct {
 	conn *zklocks.Conn
 	mode string
 	rw   *rwlock.RWMutex
 	sem  *semaphore.Semaphore
-	some choice // of several
+	some choice // for several
 	all  []*rwlock.RWMutex
 }
 
@@ -50,8 +50,7 @@ func openOurs(ctx context.Context, j job) (lockers, error) {
 func (l *ourLocks) close() { _ = l.conn.Close() }
 
 func (l *ourLocks) worker() func(context.Context, bool) (func() error, error) {
-	// The hold is kept here and not in a closure for each cycle, whose allocation would be the
-	// harness's and not the lock's.
+	// held is stored here, because a closure for each cycle would be an allocation of the harness.
 	var held *zklocks.Hold
 	release := func() error { return held.Release(context.Background()) }
 	return func(ctx context.Context, read bool) (func() error, error) {
@@ -74,7 +73,7 @@ func (l *ourLocks) worker() func(context.Context, bool) (func() error, error) {
 	}
 }
 
-// mutexes are one connection and one value for all its workers.
+// mutexes are a connection and a value that all its workers share.
 type mutexes struct {
 	conn  *zklocks.Conn
 	mutex *reentrant.Mutex
@@ -103,12 +102,12 @@ func (m *mutexes) worker() func(context.Context, bool) (func() error, error) {
 	}
 }
 
-// zkLocks are one connection; each worker has a zk.Lock of its own on it, for one value cannot be
+// zkLocks are a connection. Each worker has its own zk.Lock on it, because a zk.Lock cannot be
 // shared.
 type zkLocks struct {
 	conn *zk.Conn
 	path string
-	some choice        // of several
+	some choice        // for several
 	gone chan struct{} // closed when the client's goroutines have ended
 }
 
@@ -154,7 +153,7 @@ func (l *zkLocks) worker() func(context.Context, bool) (func() error, error) {
 	return func(context.Context, bool) (func() error, error) { return lock.Unlock, lock.Lock() }
 }
 
-// oneByOne takes several locks in the order of their names, and releases them in the other.
+// oneByOne acquires several locks in the order of their names, and releases them in reverse order.
 func (l *zkLocks) oneByOne() func(context.Context, bool) (func() error, error) {
 	locks := make([]*zk.Lock, l.some.among)
 	for i := range locks {
@@ -180,10 +179,10 @@ func (l *zkLocks) oneByOne() func(context.Context, bool) (func() error, error) {
 	}
 }
 
-// lockOf is the path of one of several locks.
+// lockOf returns the path of lock i of several.
 func lockOf(path string, i int) string { return fmt.Sprintf("%s/%d", path, i) }
 
-// A choice is that of a few numbers among many.
+// A choice is a random choice of atOnce numbers among many.
 type choice struct{ among, atOnce int }
 
 func (c choice) draw() []int { return rand.Perm(c.among)[:c.atOnce] }

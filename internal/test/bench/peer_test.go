@@ -8,15 +8,14 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// peer is a driver that has been started.
 type peer struct {
 	name    string
-	library string // what it drives, if that is not its name
+	library string // the library that it drives, if that is not its name
 	version string
 	driver  *realzk.Child
 }
 
-// startPeers starts all that can be had, and tells in words which cannot.
+// startPeers starts all available peers, and describes the others.
 func startPeers(t *testing.T, names ...string) (peers map[string]*peer, skipped []string) {
 	t.Helper()
 	peers = map[string]*peer{}
@@ -46,7 +45,7 @@ func startPeers(t *testing.T, names ...string) (peers map[string]*peer, skipped 
 	return peers, skipped
 }
 
-// do has the peer do one job; before and after are called around its cycles.
+// do runs a job on the peer; before and after are called around its cycles.
 func (p *peer) do(t *testing.T, j job, before, after func()) answer {
 	t.Helper()
 	text, err := json.Marshal(j)

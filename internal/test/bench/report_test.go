@@ -25,53 +25,52 @@ const (
 	ratiosChart   = "benchmarks-ratios.svg"
 	requestsChart = "benchmarks-requests.svg"
 	handOverChart = "benchmarks-handover.svg"
-	// localFile is what `suite local` printed: the costs within a process, in the form that
-	// benchstat compares.
+	// localFile is the output of `suite local`: the costs within a process, in benchstat's format.
 	localFile = "benchmarks-local.txt"
-	// figuresFile is what make bench prints: the page shows a part of it.
+	// figuresFile is the output of make bench; the page shows a part of it.
 	figuresFile = "benchmarks-figures.txt"
 )
 
 //go:embed report.md.tmpl
 var reportText string
 
-// uncompared is why the lines of the peers end.
+// uncompared explains why the peers' lines end.
 var uncompared = []string{
 	"Up to 100 waiters have a session each. Of 1,000 waiters ten share",
 	"a session, and the peers are not measured.",
 }
 
-// report is what the page is made of.
+// report is the data of the page.
 type report struct {
 	lab     *laboratory
 	speed   []result
 	queues  []result
 	permits []result
-	slow    []result // speed, with a slower disk
+	slow    []result // speed with a slower disk
 
 	Began  time.Time
 	System system
 	Local  []local
 }
 
-// system says what the figures were measured with, and not where.
+// system describes the machine of the measurement, without its name.
 type system struct {
 	Cores             int
 	Processor, Memory string
 	OS                string
 	Go, Client        string
 	Java, ZooKeeper   string
-	Sync              string // how long the server waited for the disk
+	Sync              string // how long the server waits for the disk
 	Peers             []string
 	SyncCount         string
 }
 
-// local is one benchmark of `suite local`: the median of its runs.
+// local is a benchmark of `suite local`: the median of its runs.
 type local struct {
 	Package, Name, Time, Allocs string
 }
 
-// Command is what the reader has to type.
+// Command returns the command that the reader has to type.
 func (r *report) Command() string {
 	command, options := "make bench", "-report docs/maintainers"
 	for _, o := range [][2]string{{"BENCH", "size"}, {"BENCH_ONLY", "only"}, {"BENCH_DISK", "disk"}} {
@@ -99,7 +98,7 @@ func (r *report) Permits() []row       { return rows(r.permits) }
 func (r *report) Slow() []row          { return rows(r.slow) }
 func (r *report) Ours(all []row) []row { return overview(all) }
 
-// figures are the tables of the whole run.
+// figures returns the tables of the whole run.
 func (r *report) figures() string {
 	var b strings.Builder
 	for _, part := range []struct {
@@ -119,13 +118,13 @@ func (r *report) figures() string {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', -1, 64) + " s" }
 
-// Public are the benchmarks of the public packages.
+// Public returns the benchmarks of the public packages.
 func (r *report) Public() []local {
 	return slices.DeleteFunc(slices.Clone(r.Local), func(l local) bool { return strings.HasPrefix(l.Package, "internal/") })
 }
 
-// Without says why peers that have such a lock are not measured. Workloads with one reason are
-// named together.
+// Without explains why peers that have such a lock are not measured. Workloads with the same reason
+// are listed together.
 func (r *report) Without() []string {
 	var reasons []string
 	workloads := map[string][]string{}
@@ -145,7 +144,7 @@ func (r *report) Without() []string {
 	return reasons
 }
 
-// HandOver is how long it takes from one grant to the next, with others waiting.
+// HandOver returns the time from one grant to the next while others wait.
 func (r *report) HandOver(row row) string {
 	for _, results := range [][]result{r.queues, r.permits} {
 		if res, ok := find(results, row.Workload, row.Peer); ok {
@@ -155,7 +154,7 @@ func (r *report) HandOver(row row) string {
 	return "-"
 }
 
-// handOver is in microseconds.
+// handOver returns microseconds.
 func handOver(r result) float64 {
 	if r.perSecond == 0 {
 		return 0
@@ -225,7 +224,7 @@ func describe(l *laboratory) (system, error) {
 	if kb, err := strconv.Atoi(fromFile("/proc/meminfo", `(?m)^MemTotal:\s*(\d+) kB`)); err == nil {
 		s.Memory = fmt.Sprintf("%.0f GB", float64(kb)/1e6)
 	}
-	// It says so on stderr.
+	// java prints its version to stderr.
 	if out, err := exec.Command("java", "-version").CombinedOutput(); err == nil {
 		s.Java = firstMatch(string(out), `version "([^"]+)"`)
 	}
@@ -244,7 +243,7 @@ func describe(l *laboratory) (system, error) {
 	return s, nil
 }
 
-// clientVersion is what the module asks for; a test binary does not know it.
+// clientVersion returns the client's version in go.mod, which a test binary does not contain.
 func clientVersion() string {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/go-zookeeper/zk").Output()
 	if err != nil {
@@ -268,7 +267,7 @@ func firstMatch(text, pattern string) string {
 	return "unknown"
 }
 
-// readLocal reads what go test -bench has printed. Without the file the page has no such section.
+// readLocal parses the output of go test -bench. Without the file the page lacks that section.
 func readLocal(name string) ([]local, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -315,5 +314,5 @@ func readLocal(name string) ([]local, error) {
 	return order, nil
 }
 
-// processors is the end of a benchmark's name: how many could run.
+// processors matches the end of a benchmark's name: the number of processors.
 var processors = regexp.MustCompile(`-\d+$`)

@@ -17,27 +17,27 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// sample is what one peer has done in one round of one workload.
+// sample is a peer's measurement in one round of one workload.
 type sample struct {
 	answer
 	perSecond     float64
-	requests      float64 // per cycle, as the server counts them
+	requests      float64 // per cycle, as counted by the server
 	notifications float64
-	processor     float64 // microseconds of the server's, per cycle; 0: not known
-	own           float64 // the same of the peer's
+	processor     float64 // server's processor time per cycle, in microseconds; 0: unknown
+	own           float64 // the same for the peer
 }
 
-// result is one row of the table: the median of the rounds, figure by figure.
+// result is a row of the table: the median of the rounds for each figure.
 type result struct {
 	workload workload
 	peer     string
 	sample
-	slowest, fastest float64   // operations a second
-	rounds           []float64 // the same of each
+	slowest, fastest float64   // operations per second
+	rounds           []float64 // operations per second of each round
 }
 
-// against is how many times as fast as a peer r is: the median of the rounds' ratios. What a
-// machine is at the same time busy with slows both of a round.
+// against returns how many times as fast as a peer r is: the median of the rounds' ratios. Other
+// load on the machine affects both peers of a round.
 func (r result) against(peer result) float64 {
 	var ratios []float64
 	for i, n := range peer.rounds {
@@ -61,8 +61,7 @@ type laboratory struct {
 }
 
 // newLaboratory starts a server that waits for the disk at each commit, as in production: its log
-// is where temporary files are, not in memory. If that disk is unusually fast, s.Disk makes it
-// slower.
+// is with the temporary files, not in memory. s.Disk makes an unusually fast disk slower.
 func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	t.Helper()
 	server := realzk.Standalone(t, realzk.Options{
@@ -77,8 +76,8 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	return &laboratory{settings: s, server: server, peers: peers, skipped: skipped}
 }
 
-// measure runs all workloads, round after round, the peers of each in a random order, so that no
-// peer gains from the one before it.
+// measure runs all workloads, round after round. The peers run in random order, so that no peer
+// gains from its predecessor.
 func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
 	t.Helper()
 	samples := map[string]map[string][]sample{}
@@ -115,7 +114,7 @@ func (l *laboratory) present(w workload) []*peer {
 	return some
 }
 
-// warmUp makes every peer do a bit of everything, for the JIT compilers in the server and in the
+// warmUp makes every peer run all workloads briefly, for the JIT compilers in the server and in the
 // peers.
 func (l *laboratory) warmUp(t *testing.T, workloads []workload) {
 	t.Helper()
@@ -133,7 +132,7 @@ func (l *laboratory) warmUp(t *testing.T, workloads []workload) {
 	l.paths = quick.paths
 }
 
-// once is one peer, once, on a path of its own.
+// once runs a peer once, on its own path.
 func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 	t.Helper()
 	l.paths++
@@ -167,10 +166,10 @@ func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 	}
 }
 
-// counts are the server's, and what the peer has used.
+// counts are the server's counters, and the peer's processor time.
 type counts struct {
-	requests      int64 // pings and heartbeats included
-	notifications int64 // one for each watch that was set off
+	requests      int64 // including pings and heartbeats
+	notifications int64 // one for each watch that fired
 	ephemerals    int64
 	processor     time.Duration
 	own           time.Duration
@@ -205,14 +204,14 @@ func (l *laboratory) count(t *testing.T, p *peer) counts {
 	return c
 }
 
-// processorTime is what a process has used so far; 0 where there is no /proc.
+// processorTime returns the processor time of a process; 0 if there is no /proc.
 func processorTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name, in parentheses, may contain anything; behind it the 12th and the 13th field are
-	// ticks of 10 ms as a user and as the system.
+	// The name, in parentheses, may contain anything. After it, the 12th and 13th fields are user
+	// and system time in ticks of 10 ms.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var sum time.Duration
 	for _, field := range fields[11:13] {
@@ -259,7 +258,7 @@ func summary(w workload, peer string, samples []sample) result {
 	return r
 }
 
-// median sorts values.
+// median returns the median. It sorts values.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
@@ -269,7 +268,7 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// leave ends the drivers, which look whether they leave anything behind.
+// leave ends the drivers, which check that they leave nothing behind.
 func (l *laboratory) leave() {
 	for _, p := range l.peers {
 		p.driver.Say("bye")

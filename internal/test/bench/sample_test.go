@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Of locks that take no time at all every grant in the measured time is counted, up to the few
-// between that and the next look at the clock.
+// With locks that take no time, every grant in the measured time is counted, except a few between
+// the end and the next read of the clock.
 func TestShortOperationsAreAllCounted(t *testing.T) {
 	const workers = 4
 	crew := make([]*worker, workers)
@@ -40,12 +40,12 @@ func TestShortOperationsAreAllCounted(t *testing.T) {
 	}
 }
 
-// One that is long is timed, and so is the next.
+// A long operation is timed, and so is the next.
 func TestLongOperationsAreAllTimed(t *testing.T) {
 	w := &worker{window: &window{until: time.Now().Add(time.Hour)}}
 	var pause time.Duration
 	w.acquire = func(context.Context, bool) (func() error, error) {
-		time.Sleep(pause) // waits for nothing: this is the long operation
+		time.Sleep(pause) // waits for nothing: it is the long operation
 		return func() error { return nil }, nil
 	}
 	cycles := func(n int) (looks int) {

@@ -5,43 +5,41 @@ import (
 	"testing"
 )
 
-// costs are what the server has to do, taken from a run, in microseconds of one processor of its
-// own.
+// costs are the server's costs in a run, in microseconds of one processor.
 type costs struct {
 	Write    float64 // a create or a delete
-	Read     float64 // a listing, or a look at a node
-	HandOver float64 // between two grants of one lock, by the clock
-	Reads    float64 // of a cycle with others waiting
+	Read     float64 // a listing, or a read of a node
+	HandOver float64 // time between two grants of one lock
+	Reads    float64 // reads in a contended cycle
 }
 
-// capacity is what an ensemble can do, on paper: every member does all writes, and those reads
-// whose sessions it has. The leader's extra work is not in it, nor is the network, so it is a bound
-// from above.
+// capacity is the computed capacity of an ensemble: every member does all writes, and the reads of
+// its own sessions. It excludes the leader's extra work and the network, so it is an upper bound.
 type capacity struct {
 	Members                         int
 	Free, Contended, Locks, Holders string
 }
 
-// perMember is a processor's share that one cycle takes of each member.
+// perMember returns the processor time of one cycle on each member.
 func (c costs) perMember(members int, reads float64) float64 {
 	return 2*c.Write + reads*c.Read/float64(members)
 }
 
-// cycles is how many a second there can be if each member has one processor for them.
+// cycles returns how many cycles a second are possible if each member has one processor for them.
 func (c costs) cycles(members int, reads float64) float64 {
 	return 1e6 / c.perMember(members, reads)
 }
 
-// sessions is how many sessions that hold locks and do nothing else can be kept alive: each sends
-// a heartbeat, which is a write, every 3/16 of its timeout, and as many pings, which end at the
-// member it is connected to.
+// sessions returns how many idle sessions with holds can be kept alive. Each sends a heartbeat,
+// which is a write, every 3/16 of its timeout, and as many pings, which only its own member
+// handles.
 func (c costs) sessions(members int, timeout float64) float64 {
 	heartbeats := 16 / (3 * timeout)
 	return 1e6 / (heartbeats * (c.Write + c.Read/float64(members)))
 }
 
-// measuredCosts solves for the costs of a write and a read. A free cycle of ours is two writes; one
-// of zk.Lock lists as well.
+// measuredCosts computes the costs of a write and a read. A cycle without contention is two writes
+// for us; zk.Lock also lists.
 func measuredCosts(speed, queues []result) (costs, bool) {
 	idle, ok1 := find(speed, free.name, ours)
 	listing, ok2 := find(speed, free.name, zkLock)
@@ -77,7 +75,7 @@ func (c costs) ReadsPerCycle() string {
 
 func (c costs) PerLock() string { return number(1e6 / c.HandOver) }
 
-// Ensembles are the sizes that people run.
+// Ensembles returns the usual sizes of ensembles.
 func (c costs) Ensembles() []capacity {
 	var all []capacity
 	for _, members := range []int{1, 3, 5} {
@@ -93,7 +91,7 @@ func (c costs) Ensembles() []capacity {
 	return all
 }
 
-// twoDigits is as exact as a figure on paper can be.
+// twoDigits rounds to the precision of a computed figure.
 func twoDigits(v float64) float64 {
 	if v <= 0 {
 		return 0
@@ -129,7 +127,7 @@ func TestPaper(t *testing.T) {
 	}
 }
 
-// paper is what the paper is computed from, in round figures.
+// paper returns round figures to compute the costs from.
 func paper() (speed, queues []result) {
 	measured := func(w workload, peer string, processor, requests, perSecond float64) result {
 		return result{workload: w, peer: peer, sample: sample{processor: processor, requests: requests, perSecond: perSecond}}

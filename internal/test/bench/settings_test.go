@@ -10,18 +10,18 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// settings are the size of a run.
+// settings are the parameters of a run.
 type settings struct {
-	Name   string // "short", "long", or what else the run was called with
+	Name   string // "short", "long", or another name of the run
 	Rounds int
-	For    time.Duration  // what is measured of each peer and workload, each round
-	Warm   time.Duration  // before that
-	Only   *regexp.Regexp // the workloads
+	For    time.Duration  // measured time of each peer and workload in each round
+	Warm   time.Duration  // time before the measurement
+	Only   *regexp.Regexp // selects workloads
 	Peers  *regexp.Regexp
-	Disk   time.Duration // how much longer than it does the server's disk is to take for a flush
+	Disk   time.Duration // additional time of each flush of the server's disk
 }
 
-// fromEnv reports false when no run is asked for.
+// fromEnv reports false if no run is requested.
 func fromEnv(t *testing.T) (s settings, asked bool) {
 	t.Helper()
 	s = settings{Name: os.Getenv("BENCH"), Only: regexp.MustCompile(""), Peers: regexp.MustCompile("")}
@@ -29,7 +29,7 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	case "":
 		return s, false
 	case "short":
-		// Many short rounds: a machine that is slow for a while is so for all peers of a round.
+		// Many short rounds: a slow phase of the machine affects all peers of a round.
 		s.Rounds, s.For, s.Warm = 12, 750*time.Millisecond, 250*time.Millisecond
 	case "long":
 		s.Rounds, s.For, s.Warm = 40, 1500*time.Millisecond, 500*time.Millisecond
@@ -44,7 +44,8 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	return s, true
 }
 
-// patient is a run of the same length with longer rounds, for lines in which one waits for seconds.
+// patient returns settings of the same length with longer rounds, for queues in which a waiter
+// waits for seconds.
 func (s settings) patient() settings {
 	rounds := max(1, s.Rounds/4)
 	s.For = s.For * time.Duration(s.Rounds) / time.Duration(rounds)

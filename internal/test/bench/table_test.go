@@ -10,20 +10,20 @@ import (
 	"text/tabwriter"
 )
 
-// row is a result in words.
+// row is a result as text.
 type row struct {
 	Workload, Peer                    string
 	PerSecond, Range, P50, P99, Ratio string
 	Requests, Notifications           string
 	Processor, Own                    string
-	Than                              []string // only in an overview: the ratios to each of compared
+	Than                              []string // only in an overview: the ratios to compared
 }
 
-// compared are the columns of an overview. A list is one column: of these peers at most one is
-// measured by a workload.
+// compared are the columns of an overview. A workload measures at most one of the peers in a
+// column.
 var compared = [][]string{{zkLock}, {curator}, {kazoo}, {bare, looking}}
 
-// overview is our row of each workload, with the ratios to the others.
+// overview returns our row of each workload, with the ratios to the others.
 func overview(all []row) []row {
 	var some []row
 	for _, own := range all {
@@ -56,7 +56,7 @@ func (r row) cells() []string {
 	}
 }
 
-// rows returns each result in words, with how many times as fast as it we are.
+// rows returns each result as text, with the ratio of our speed to it.
 func rows(results []result) []row {
 	var all []row
 	for _, r := range results {
@@ -103,7 +103,7 @@ func printTable(w io.Writer, results []result) {
 
 func roundTo(v, steps float64) float64 { return math.Round(v*steps) / steps }
 
-// perCycle has a second digit, which tells 2.0 from 2.04.
+// perCycle has two decimals, to distinguish 2.0 from 2.04.
 func perCycle(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
 func times(ratio float64) string {
@@ -118,7 +118,7 @@ func times(ratio float64) string {
 	return strconv.FormatFloat(ratio, 'f', 2, 64) + " ×"
 }
 
-// number is a whole number with commas.
+// number formats a whole number with commas.
 func number(v float64) string {
 	digits := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
 	var b strings.Builder
@@ -131,7 +131,7 @@ func number(v float64) string {
 	return b.String()
 }
 
-// duration is a number of microseconds with three digits that count.
+// duration formats microseconds with three significant digits.
 func duration(micros float64) string {
 	switch {
 	case micros <= 0:

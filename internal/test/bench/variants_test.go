@@ -18,7 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// TestVariants measures variants: BENCH_AGAINST=ref is the library as of a commit, BENCH_ABLATION=1
+// TestVariants measures variants: BENCH_AGAINST=ref is the library at a commit, BENCH_ABLATION=1
 // the library without each of its shortcuts.
 func TestVariants(t *testing.T) {
 	s, asked := fromEnv(t)
@@ -29,7 +29,7 @@ func TestVariants(t *testing.T) {
 	}
 	root := moduleRoot(t)
 	programs := map[string]string{}
-	knows := func(string) bool { return true } // the kind of lock
+	knows := func(string) bool { return true } // reports whether the program has this kind of lock
 	if ref != "" {
 		programs["at "+ref], knows = atCommit(t, root, ref)
 	}
@@ -72,7 +72,7 @@ func TestVariants(t *testing.T) {
 	printVariants(os.Stdout, results)
 }
 
-// start starts another program of this package as a peer.
+// start starts another build of this package as a peer.
 func (l *laboratory) start(t *testing.T, program, library, name string) *peer {
 	t.Helper()
 	order, err := json.Marshal(library)
@@ -106,8 +106,8 @@ func without(t *testing.T, root string, shortcut patch.Shortcut) string {
 	return driverOf(t, root, "./internal/test/bench", "-overlay", overlay)
 }
 
-// atCommit builds the driver as of a commit. knows reports whether it has a kind of lock: one that
-// it does not know it would take for another.
+// atCommit builds the driver at a commit. knows reports whether it has a kind of lock: it would
+// take an unknown kind for another.
 func atCommit(t *testing.T, root, ref string) (program string, knows func(mode string) bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ func atCommit(t *testing.T, root, ref string) (program string, knows func(mode s
 	}
 	pkg := "./internal/test/bench"
 	if _, err := os.Stat(filepath.Join(dir, pkg)); err != nil {
-		pkg = "./internal/bench" // where it was
+		pkg = "./internal/bench" // its old place
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, pkg, "*.go"))
 	if err != nil {
@@ -152,7 +152,8 @@ func driverOf(t *testing.T, dir, pkg string, args ...string) string {
 	return program
 }
 
-// printVariants prints how the library compares with each variant: above 1, it is faster.
+// printVariants prints the ratio of the library's speed to each variant's: above 1 the library is
+// faster.
 func printVariants(w io.Writer, results []result) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "workload\tvariant\tours / variant\tour requests per cycle\tits requests")
@@ -170,7 +171,7 @@ func printVariants(w io.Writer, results []result) {
 	out.Flush()
 }
 
-// variants are what TestVariants measures: the library as of a commit, and without its shortcuts.
+// variants returns what TestVariants measures: the library at a commit, and without its shortcuts.
 func variants() (ref string, shortcuts bool) {
 	return os.Getenv("BENCH_AGAINST"), os.Getenv("BENCH_ABLATION") != ""
 }

@@ -7,17 +7,17 @@ const (
 	zkLock   = "zk.Lock"
 	curator  = "Curator"
 	kazoo    = "kazoo"
-	bare     = "bare requests"           // no library, but the least that one has to ask: see requests
-	inMemory = "sync.RWMutex"            // no server at all
-	looking  = "sync.RWMutex, two looks" // at a session's deadline
+	bare     = "bare requests"           // no library, only the necessary requests: see requests
+	inMemory = "sync.RWMutex"            // without a server
+	looking  = "sync.RWMutex, two looks" // with two checks of a session's deadline
 )
 
-// workload is one row: the same work for several peers.
+// workload is a row: the same job for several peers.
 type workload struct {
 	name    string
 	job     job
 	peers   []string
-	without string // why a peer that has such a lock is not among them
+	without string // why a peer that has such a lock is not measured
 }
 
 var workloads = []workload{
@@ -84,21 +84,21 @@ var workloads = []workload{
 // kazooReads is why kazoo's readers and writers are not measured together.
 const kazooReads = "kazoo's reader waits for later writers, which wait for it"
 
-// sorted is what the peers are given.
+// sorted is the note on several locks.
 const sorted = "kazoo has nothing for several locks; zk.Lock and Curator's InterProcessMultiLock take them one by one, here in the order of their names, because in any other they deadlock"
 
-// severalOf has each cycle take some of the locks.
+// severalOf returns a job whose cycles acquire some of the locks.
 func severalOf(among, atOnce int) job {
 	return job{Mode: several, Sessions: 16, Workers: 16, Among: among, AtOnce: atOnce}
 }
 
-// free are locks without contention: what the server can do in all.
+// free are locks without contention: the maximal throughput of the server.
 var free = workload{
 	name: "exclusive, 64 sessions, a lock each", job: job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1},
 	peers: []string{ours, again, zkLock, curator, kazoo},
 }
 
-// lines are exclusive locks with more and more waiters.
+// lines are exclusive locks with different numbers of waiters.
 var lines = []workload{
 	{name: "1 waits", job: line(1), peers: []string{ours, again, zkLock, curator}},
 	{name: "10 wait", job: line(10), peers: []string{ours, again, zkLock, curator}},
@@ -106,7 +106,7 @@ var lines = []workload{
 	{name: "1,000 wait", job: line(1000), peers: []string{ours, again}},
 }
 
-// wide are semaphores with more and more permits, and ten times as many waiters.
+// wide are semaphores with different numbers of permits, and ten times as many waiters.
 var wide = []workload{
 	{name: "1 permit, 10 wait", job: throng(1), peers: []string{ours, curator}},
 	{name: "10 permits, 100 wait", job: throng(10), peers: []string{ours, curator}},
@@ -117,8 +117,8 @@ func throng(n int) job {
 	return job{Mode: permits, Sessions: min(11*n, 101), Workers: 11 * n, Permits: n}
 }
 
-// line has so many waiters behind each holder, one for each session as long as there are no more
-// than 101, for a session of the Go client takes 3 MB.
+// line returns a job with so many waiters behind each holder. Each has its own session up to 101
+// sessions, because a session of the Go client takes 3 MB.
 func line(waiters int) job {
 	return job{Mode: exclusive, Sessions: min(waiters+1, 101), Workers: waiters + 1}
 }
