@@ -1,5 +1,5 @@
-// Package patch makes copies of the library with a few fragments of its code replaced, which the
-// compiler reads in place of the files of the tree (go build -overlay).
+// Package patch makes copies of the library with a few fragments of code replaced, which the
+// compiler reads instead of the files in the tree (go build -overlay).
 package patch
 
 import (
@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// A Patch replaces one fragment.
+// A Patch replaces a fragment.
 type Patch struct {
-	Pkg string // the directory of the package, from the root of the module
-	In  string // the function, as "claim" or "Client.claim"; "" where the package has the fragment but once
-	Old string // what stands there, exactly once: a fragment of Go, compared by its tokens
+	Pkg string // the package's directory, from the root of the module
+	In  string // the function, as "claim" or "Client.claim"; "" if the fragment is unique in the package
+	Old string // the fragment, which must occur exactly once; it is compared by tokens
 	New string
 }
 
@@ -29,7 +29,7 @@ func (p Patch) Apply(root string) (file string, src []byte, err error) {
 	return p.apply(root, nil)
 }
 
-// apply does it on top of the changes before.
+// apply applies the patch after the earlier changes.
 func (p Patch) apply(root string, before map[string][]byte) (file string, src []byte, err error) {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(p.Pkg), "*.go"))
 	if err != nil {
@@ -63,7 +63,7 @@ func (p Patch) apply(root string, before map[string][]byte) (file string, src []
 	return file, src, nil
 }
 
-// All applies several patches, one after the other.
+// All applies the patches in order.
 func All(root string, patches ...Patch) (changed map[string][]byte, err error) {
 	changed = map[string][]byte{}
 	for _, p := range patches {
@@ -76,8 +76,8 @@ func All(root string, patches ...Patch) (changed map[string][]byte, err error) {
 	return changed, nil
 }
 
-// Variant writes what go build -overlay takes for a library with these patches into dir, and
-// returns its path.
+// Variant writes the files of an overlay with these patches into dir, and returns the path of the
+// overlay for go build -overlay.
 func Variant(root, dir string, patches ...Patch) (overlay string, err error) {
 	changed, err := All(root, patches...)
 	if err != nil {
@@ -95,8 +95,8 @@ func Root() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Overlay writes changed files into dir, and the file that go build -overlay takes, and returns the
-// path of that.
+// Overlay writes the changed files and the overlay for go build -overlay into dir, and returns the
+// path of the overlay.
 func Overlay(root, dir string, changed map[string][]byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -117,11 +117,11 @@ func Overlay(root, dir string, changed map[string][]byte) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// A site is a part of a file, in bytes.
+// A site is a part of a file, as byte offsets.
 type site struct{ from, to int }
 
-// sites returns where a fragment of Go stands in a file. It compares tokens: comments, line breaks
-// and the file within the package are no part of an anchor.
+// sites returns where a fragment of Go occurs in a file. It compares tokens, so comments and line
+// breaks do not matter.
 func sites(file []byte, fragment string) []site {
 	var found []site
 	all, want := tokens(file), tokens([]byte(fragment))
@@ -136,7 +136,7 @@ func sites(file []byte, fragment string) []site {
 
 func (s site) within(other site) bool { return other.from <= s.from && s.to <= other.to }
 
-// functions returns where the functions of a name stand in a file.
+// functions returns the sites of the functions with a name.
 func functions(src []byte, name string) []site {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", src, parser.SkipObjectResolution)
@@ -164,7 +164,7 @@ func functions(src []byte, name string) []site {
 	return found
 }
 
-// A lexeme is one token of Go, and where it stands.
+// A lexeme is a token of Go and its site.
 type lexeme struct {
 	tok  token.Token
 	text string
@@ -181,7 +181,7 @@ func tokens(src []byte) []lexeme {
 		switch {
 		case tok == token.EOF:
 			return all
-		case tok == token.SEMICOLON && text != ";": // that of a line break
+		case tok == token.SEMICOLON && text != ";": // inserted at a line break
 			continue
 		case text == "":
 			text = tok.String()

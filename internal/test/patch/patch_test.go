@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An anchor is found wherever in its package it stands, and however it is laid out; but once.
+// A fragment is found in any file of its package and in any layout, if it occurs once.
 func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -38,7 +38,6 @@ func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
 	}
 }
 
-// Two patches of one file are both in it.
 func TestPatchesOfOneFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte("package a\n\nvar x, y = 1, 2\n"), 0o600); err != nil {

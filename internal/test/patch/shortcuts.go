@@ -1,13 +1,12 @@
 package patch
 
-// A Shortcut is what the library can do without: with its patches applied the locks are as safe,
+// A Shortcut is an optimization: with its patches applied, which remove it, the locks are as safe,
 // and take more requests or more time.
 type Shortcut struct {
 	Name    string
 	Patches []Patch
 }
 
-// Shortcuts are all of them.
 var Shortcuts = []Shortcut{
 	{"room in the reply", []Patch{{
 		Pkg: "internal/queue", In: "waiter.roomInReply",
