@@ -1,5 +1,4 @@
-// Package timeline draws the queue of one lock over time, from a run in virtual time, for the
-// README.
+// Package timeline draws the queue of a lock over time, from a run in virtual time, for the README.
 package timeline
 
 import (
@@ -27,12 +26,13 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 const (
-	timeout = 10 * time.Second // of a session
+	timeout = 10 * time.Second // session timeout
 	tick    = 2 * time.Second  // ZooKeeper's default
 	cutAt   = 9 * time.Second
 )
 
-// story is what the processes do. The lock is granted in the order of begins, readers together.
+// story has the actions of the processes. The lock is granted in the order of begins, to readers
+// together.
 var story = []process{
 	{name: "web1", kind: observe.KindRead, begins: 0, works: 5 * time.Second},
 	{name: "web2", kind: observe.KindRead, begins: time.Second, works: 6 * time.Second},
@@ -42,18 +42,18 @@ var story = []process{
 	{name: "report", kind: observe.KindWrite, begins: 13 * time.Second, works: 3 * time.Second},
 }
 
-// A process takes the lock once. What follows works is what has become of it.
+// A process acquires the lock once. The fields after works record what happened.
 type process struct {
 	name          string
 	kind          observe.Kind
 	begins, works time.Duration
-	cut           time.Duration // from then on no packet of its connection arrives; 0: all do
+	cut           time.Duration // when its network is cut; 0: never
 	granted, ends time.Duration
 	lost          bool
 }
 
 // TestTimeline plays the story and compares its picture with docs/timeline.svg; TIMELINE=write
-// writes that.
+// writes the file.
 func TestTimeline(t *testing.T) {
 	const file = "../../../docs/timeline.svg"
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -79,7 +79,7 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// play has each process take the lock on a connection of its own.
+// play makes each process acquire the lock on its own connection.
 func play(t *testing.T, v venue.Venue) []process {
 	server := v.Standalone(t, venue.Options{Tick: tick})
 	played := slices.Clone(story)
@@ -99,7 +99,7 @@ func play(t *testing.T, v venue.Venue) []process {
 			Lost:     func(observe.Lost) { p.ends, p.lost = time.Since(began), true },
 		}))
 		all.Go(func() {
-			time.Sleep(p.begins) // virtual: when it comes
+			time.Sleep(p.begins) // virtual: when it begins
 			take := lock.RLock
 			if p.kind == observe.KindWrite {
 				take = lock.Lock
@@ -117,13 +117,13 @@ func play(t *testing.T, v venue.Venue) []process {
 		})
 		if p.cut > 0 {
 			all.Go(func() {
-				time.Sleep(p.cut) // virtual: when its network goes
+				time.Sleep(p.cut) // virtual: until its network is cut
 				proxies[i].Mute()
 			})
 		}
 	}
 	all.Wait()
-	synctest.Wait() // the observers have been told
+	synctest.Wait() // the observers have been called
 	for _, p := range proxies {
 		p.Unmute() // so that all connections can be closed
 	}
@@ -132,8 +132,8 @@ func play(t *testing.T, v venue.Venue) []process {
 
 const (
 	left, top = 62.0, 12.0
-	second    = 14.0 // wide
-	row       = 24.0 // high
+	second    = 14.0 // width
+	row       = 24.0 // height
 	width     = 480.0
 )
 
@@ -155,8 +155,8 @@ text { fill: #e6edf3 }
 
 // draw returns the picture: a row for each process, a thin bar while it waits, a thick bar while it
 // holds. A process that is cut off has three marks: the cut, a cross where the context of its hold
-// is canceled, and the expiry of its session, at which the lock passes on. The row above it must be
-// empty from the cut on. The colors follow the reader's theme.
+// is canceled, and the expiry of its session, when the lock is granted to the next. The row above
+// it must be empty from the cut on. The colors follow the reader's theme.
 func draw(played []process) string {
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -203,7 +203,7 @@ func draw(played []process) string {
 	return b.String()
 }
 
-// passedOn returns when the lock is granted again after a loss: as soon as the session has expired.
+// passedOn returns when the lock is first granted after a loss: as soon as the session has expired.
 func passedOn(played []process, after time.Duration) time.Duration {
 	first := time.Hour
 	for _, p := range played {
