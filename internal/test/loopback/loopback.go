@@ -1,6 +1,6 @@
 // Package loopback serves an in-memory ZooKeeper on a port of the loopback interface, for tests
-// whose clients are other processes or dial by themselves. A test whose clients take a dialer uses
-// a network in memory instead, and virtual time.
+// whose clients are other processes or dial themselves. A test whose clients accept a dialer uses
+// an in-memory network instead, and virtual time.
 package loopback
 
 import (
@@ -20,11 +20,11 @@ type Server struct {
 	served   chan error
 }
 
-// Start starts a server on a free port. Its sessions and ticks are those of the real servers that
-// package realzk starts.
+// Start starts a server on a free port, with the same ticks and session timeouts as the real
+// servers of package realzk.
 func Start() (*Server, error) { return start(nil) }
 
-// start starts a server that talks TLS if there is a configuration for it.
+// start starts a server, with TLS if config is not nil.
 func start(config *tls.Config) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func start(config *tls.Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the host:port that clients connect to.
+// Addr returns the host:port to which clients connect.
 func (s *Server) Addr() string { return s.addr }
 
 // Stop ends the server and all connections, and waits for its goroutines.
@@ -57,10 +57,10 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// For is a server for this test alone.
+// For returns a server for this test alone.
 func For(tb testing.TB) *Server { tb.Helper(); return ForTLS(tb, nil) }
 
-// ForTLS is a server for this test alone that talks TLS, and nothing else.
+// ForTLS returns a server for this test alone that accepts only TLS.
 func ForTLS(tb testing.TB, config *tls.Config) *Server {
 	tb.Helper()
 	s, err := start(config)

@@ -36,7 +36,7 @@ func TestClientsAreServedUntilStop(t *testing.T) {
 	}
 }
 
-// The goroutine that serves may run only after the stop.
+// The goroutine that serves may run only after Stop.
 func TestAServerMayBeStoppedAtOnce(t *testing.T) {
 	for range 200 {
 		s, err := Start()
