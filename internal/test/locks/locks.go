@@ -1,5 +1,4 @@
-// Package locks is for tests of locks that have made a connection by other means than
-// zklocks.Connect.
+// Package locks is for tests that make their connections without zklocks.Connect.
 package locks
 
 import (
@@ -8,7 +7,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// On returns a connection as the recipes take it; nil for nil.
+// On returns a *zklocks.Conn for the recipes; nil for nil.
 func On(conn *wire.Conn) *zklocks.Conn {
 	if conn == nil {
 		return nil
