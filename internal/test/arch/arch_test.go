@@ -1,4 +1,4 @@
-// Package arch has no code, only the tests that keep the imports of this module pointing one way.
+// Package arch has only tests, which keep the imports of this module pointing one way.
 package arch
 
 import (
@@ -30,15 +30,15 @@ const (
 	goleak     = "go.uber.org/goleak"
 )
 
-// recipe is what each public lock package may import. No recipe is in it: they never import each
-// other, but for once, which is made of rwlock.
+// recipe is what each public lock package may import. It contains no recipe: recipes do not import
+// each other, except once, which uses rwlock.
 var recipe = []string{
 	root, "internal/slot", "internal/queue", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror,
 }
 
-// house says what each package of the library may import besides the standard library; paths
-// without a dot are ours. Every list points down, so a cycle or an arrow that points up cannot be
-// written here by accident.
+// house is what each package of the library may import besides the standard library; paths without
+// a dot are ours. Every list contains only lower packages, so a cycle cannot be allowed by
+// accident.
 var house = map[string][]string{
 	root: {
 		"internal/slot", "internal/wire", "internal/hold", "internal/queue", "internal/znode", "observe", zk,
@@ -63,8 +63,8 @@ var house = map[string][]string{
 	"internal/jute":       {},
 }
 
-// inner packages are the ways past the public API. For each, the packages that may import it,
-// beside their tests and the test tools.
+// inner packages bypass the public API. For each, the packages that may import it, besides their
+// tests and the test tools.
 var inner = map[string][]string{
 	"internal/wire": {root, "internal/slot", "internal/queue", "internal/zkclient", "zktest"},
 	"internal/slot": {root, "rwlock", "semaphore", "reentrant", "leader", "once"},
@@ -74,11 +74,11 @@ var inner = map[string][]string{
 // does no I/O.
 var pure = []string{"internal/hold", "internal/znode", "observe"}
 
-// noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it:
-// internal/zkclient does that.
+// noCalls are the packages that may pass on a *zk.Conn, and must not use it: internal/zkclient does
+// that.
 var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "leader", "once", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
 
-// pkg is what `go list -json` tells about a package.
+// pkg is the output of `go list -json` for a package.
 type pkg struct {
 	ImportPath   string
 	Dir          string
@@ -90,8 +90,8 @@ type pkg struct {
 	XTestImports []string
 }
 
-// check returns a line for each import that points the wrong way. Keys and imports of this module
-// are relative to it.
+// check returns a line for each forbidden import. Keys and imports of this module are relative to
+// it.
 func check(pkgs map[string]pkg) []string {
 	var bad []string
 	for _, path := range slices.Sorted(maps.Keys(pkgs)) {
@@ -131,18 +131,18 @@ func check(pkgs map[string]pkg) []string {
 	return bad
 }
 
-// kind tells imports of this module and of others from those of the standard library.
+// kind reports whether an import is of this module, and whether it is of another module.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
 	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "leader", "once", "zktest", "observe", "examples"} {
 		ours = ours || first == top
 	}
-	// The standard library has an internal/ of its own, which no other module can import.
+	// The standard library also has an internal/, which no other module can import.
 	ours = ours || first == "internal"
 	return ours, strings.Contains(first, ".")
 }
 
-// short is the name of a package here: without the module, if it is one of ours.
+// short returns the path of a package, relative to the module if it is ours.
 func short(path string) string {
 	if path == module {
 		return root
@@ -275,9 +275,9 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 	}
 }
 
-// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context, a guess what a lost
-// answer means, and a check of the session id. All of that is in internal/zkclient; a call from any
-// other package would bypass it.
+// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context, a decision what a
+// lost answer means, and a check of the session id. internal/zkclient does all of that; a call from
+// another package would bypass it.
 func TestOnlySessionCallsTheConnection(t *testing.T) {
 	deps := list(t, "-export", "-deps", module+"/...", zk)
 	l := newLoader(deps)
@@ -299,8 +299,7 @@ func TestOnlySessionCallsTheConnection(t *testing.T) {
 		}
 		bad, err := l.calls(p.ImportPath, files)
 		if err != nil {
-			// A package that does not compile fails elsewhere; here the parts that could be
-			// type-checked are checked.
+			// Another test fails for a package that does not compile; here the rest is checked.
 			t.Log(err)
 		}
 		for _, line := range bad {
@@ -345,7 +344,7 @@ func TestOnlySessionCallsTheConnection(t *testing.T) {
 	}
 }
 
-// loader type-checks a package against the compiled form of what it imports: exact, and without
+// loader type-checks a package against the compiled form of its imports: exact, and without
 // golang.org/x/tools.
 type loader struct {
 	fset *token.FileSet
@@ -367,13 +366,13 @@ func newLoader(deps []pkg) *loader {
 	return l
 }
 
-// parse returns what it could read even when it returns an error.
+// parse returns what it could parse, even with an error.
 func (l *loader) parse(name string, src []byte) (*ast.File, error) {
 	return parser.ParseFile(l.fset, name, src, parser.SkipObjectResolution)
 }
 
-// calls returns a line for each way to use a *zk.Conn other than to name its type. With an error
-// the lines are those of the part that could be understood.
+// calls returns a line for each use of a *zk.Conn other than its type's name. If it returns an
+// error, the lines are for the part that could be type-checked.
 func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
 	client, err := l.imp.Import(zk)
 	if err != nil {
@@ -387,7 +386,7 @@ func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
 	}
 	var problems []error
 	conf := types.Config{Importer: l.imp, Error: func(err error) { problems = append(problems, err) }}
-	// Check's own error is the first of the problems.
+	// Check returns the first of the problems.
 	_, _ = conf.Check(path, l.fset, files, info)
 
 	var bad []string
@@ -411,7 +410,7 @@ func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
 		if _, ok := expr.(*ast.InterfaceType); !ok {
 			continue
 		}
-		// An interface that the connection satisfies is the way round all of the above.
+		// An interface that the connection implements would bypass the checks above.
 		if i, ok := tv.Type.Underlying().(*types.Interface); ok && i.NumMethods() > 0 && types.Implements(conn, i) {
 			complain(expr.Pos(), "declares an interface of Conn's methods")
 		}
@@ -420,8 +419,8 @@ func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
 	return bad, errors.Join(problems...)
 }
 
-// list runs go list, which also compiles what is asked for with -export. Packages with errors are
-// listed all the same.
+// list runs go list, which also compiles the packages with -export. It also lists packages with
+// errors.
 func list(t *testing.T, args ...string) []pkg {
 	t.Helper()
 	fields := "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,Imports,TestImports,XTestImports"

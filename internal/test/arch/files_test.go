@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// files has the files of each package in the order in which they are read. Package queue lists its
-// own under "# Files" in its doc comment.
+// files has the files of each package in reading order. The doc comment of package queue lists its
+// files under "# Files".
 var files = map[string][]string{
 	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "servers.go", "errors.go"},
 	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "handoff.go", "readsharer.go", "sharing.go", "options.go"},
@@ -28,24 +28,24 @@ var files = map[string][]string{
 	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "client.go", "unreached.go", "call.go"},
 }
 
-// back are the arrows that may run back up, each with the reason.
+// back are the arrows that may point up, each with its reason.
 var back = map[string]string{
 	"internal/zkclient: call.go to client.go":    "whether the session is still the same",
 	"internal/zkclient: call.go to unreached.go": "why a call has had no answer",
 	"semaphore: count.go to semaphore.go":        "the text of an error",
 }
 
-// ordered are the packages whose files have an order.
+// ordered are the packages with an order of files.
 var ordered = []string{
 	root, "rwlock", "reentrant", "semaphore", "leader", "once",
 	"internal/slot", "internal/queue", "internal/hold", "internal/znode", "internal/zkclient",
 }
 
-// listed finds the files in a doc comment.
+// listed matches the files in a doc comment.
 var listed = regexp.MustCompile(`(?m)^//\t(\w+\.go)\b`)
 
-// An arrow is that a function of one file calls a function of another, in the same package. A
-// function that is passed on counts as called.
+// An arrow means that a function of one file calls a function of another file in the same package.
+// Passing a function on counts as a call.
 type arrow struct{ from, to string }
 
 // arrows returns the arrows between the files of a package, each with an example.
@@ -92,7 +92,7 @@ func (l *loader) arrows(p pkg) (map[arrow]string, error) {
 	return found, nil
 }
 
-// upwards returns a line for each arrow that runs back up in an order of files.
+// upwards returns a line for each arrow that points up in an order of files.
 func upwards(path string, order []string, found map[arrow]string) (bad []string) {
 	for a, example := range found {
 		from, to := slices.Index(order, a.from), slices.Index(order, a.to)
