@@ -25,9 +25,10 @@ import (
 	"unicode/utf8"
 )
 
-// phrases say that a machine hears or is told, use a house word for one of the trade, or hide the
-// noun. Write instead: is notified of, its context is cancelled, event; concurrently with, next to;
-// a recheck, lists again; releases; and the noun again.
+// phrases match words that readers stumble over: machines that hear or are told, house words
+// instead of the trade's, and pronouns instead of nouns. Write instead: is notified of, its context
+// is canceled, event; concurrently with, next to; a recheck, lists again; releases; and the noun
+// again.
 var phrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`(?:is|are|was|were)\s+told`,
 	`hears?\s+(?:of|from)`,
@@ -67,7 +68,7 @@ func main() {
 	}
 }
 
-// check returns what is wrong in a tree. With write it first lowers the limits.
+// check returns the findings in a tree. With write it first lowers the limits.
 func check(root string, write bool) ([]string, error) {
 	r, err := read(os.DirFS(root))
 	if err != nil {
@@ -91,14 +92,14 @@ func check(root string, write bool) ([]string, error) {
 	return append(r.over(limits), r.others...), nil
 }
 
-// report is what was found in a tree.
+// report is the result for a tree.
 type report struct {
 	phrases map[string][]string // by file: the places of the phrases
 	others  []string            // wide comments, and sleeps
 }
 
-// over returns the places of the files that have more phrases than their limit, and the limits that
-// are higher than they need to be.
+// over returns the places of the phrases in files that exceed their limits, and the limits that are
+// higher than necessary.
 func (r *report) over(limits map[string]int) (findings []string) {
 	for _, file := range slices.Sorted(maps.Keys(r.phrases)) {
 		if places := r.phrases[file]; len(places) > limits[file] {
@@ -145,7 +146,7 @@ func format(limits map[string]int) []byte {
 	return b.Bytes()
 }
 
-// read checks all of a tree but test data and directories that the go command ignores.
+// read checks a tree without test data and directories that the go command ignores.
 func read(tree fs.FS) (*report, error) {
 	r := &report{phrases: make(map[string][]string)}
 	tests := make(map[string][]testFile) // by directory
@@ -196,7 +197,7 @@ func (r *report) comments(name string, files *token.FileSet, file *ast.File, lin
 		}
 		r.count(name, first, text.String())
 		if strings.Contains(text.String(), "Output:\n") {
-			continue // of an Example: as wide as what it prints
+			continue // an Example: as wide as its output
 		}
 		for line := first; line <= files.Position(group.End()).Line; line++ {
 			if w := width(lines[line-1]); w > maxWidth && alone(lines[line-1]) {
@@ -206,7 +207,8 @@ func (r *report) comments(name string, files *token.FileSet, file *ast.File, lin
 	}
 }
 
-// count notes the phrases of a text that begins at a line. A phrase may go over the end of a line.
+// count records the phrases of a text that begins at a line. A phrase may continue on the next
+// line.
 func (r *report) count(name string, line int, text string) {
 	for _, at := range phrases.FindAllStringIndex(text, -1) {
 		words := strings.Join(strings.Fields(text[at[0]:at[1]]), " ")
@@ -214,8 +216,8 @@ func (r *report) count(name string, line int, text string) {
 	}
 }
 
-// alone reports whether a line has no code in front of its comment. A comment behind code may be as
-// wide as its code requires. Directives cannot be broken.
+// alone reports whether a comment line has no code. A comment behind code may be as wide as the
+// code requires. Directives cannot be broken.
 func alone(line string) bool {
 	line = strings.TrimSpace(line)
 	return strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "//go:")

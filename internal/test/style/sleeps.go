@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// A testFile is a parsed file of tests.
 type testFile struct {
 	name  string
 	files *token.FileSet
@@ -17,9 +16,9 @@ type testFile struct {
 // sleepers are the functions of package time that let time pass.
 var sleepers = []string{"Sleep", "After", "NewTimer"}
 
-// sleeps finds the tests of a directory that let real time pass and do not say why: each call of a
-// sleeper has a comment behind it or in the line above, unless it is the limit of a wait, or is
-// written inside a bubble, in which time is virtual.
+// sleeps finds the tests of a directory that let real time pass without a reason. Each call of a
+// sleeper needs a comment behind it or in the line above, unless it limits a wait, or is in a
+// bubble, where time is virtual.
 func sleeps(tests []testFile) (findings []string) {
 	bubbles := bubblesOf(tests)
 	for _, f := range tests {
@@ -45,8 +44,8 @@ func sleeps(tests []testFile) (findings []string) {
 	return findings
 }
 
-// limitsOf returns the calls that limit a wait: a case of a select that does something
-// about it, and a timer whose Stop is deferred in the next line.
+// limitsOf returns the calls that limit a wait: a case of a select with a body, and a timer whose
+// Stop is deferred in the next line.
 func limitsOf(f testFile) map[ast.Node]bool {
 	limits := make(map[ast.Node]bool)
 	ast.Inspect(f.File, func(n ast.Node) bool {
@@ -75,7 +74,7 @@ func limitsOf(f testFile) map[ast.Node]bool {
 	return limits
 }
 
-// bubblesOf are the functions of a directory's tests that run a function in a bubble.
+// bubblesOf returns the functions of a directory's tests that run a function in a bubble.
 func bubblesOf(tests []testFile) map[string]bool {
 	bubbles := make(map[string]bool)
 	for grown := true; grown; {
@@ -104,7 +103,7 @@ func opens(call *ast.CallExpr, bubbles map[string]bool) bool {
 	return of == "synctest" && name == "Test" || of != "" && name == "InMemory" || of == "" && bubbles[name]
 }
 
-// callee is the name of what is called, and what stands in front of the dot.
+// callee returns the name of the called function, and the identifier before the dot.
 func callee(call *ast.CallExpr) (name, of string) {
 	switch fn := call.Fun.(type) {
 	case *ast.Ident:

@@ -41,7 +41,7 @@ func TestPhrasesAndWidth(t *testing.T) {
 	}
 }
 
-// A limit may fall and never rises; a limit that is too high is a finding, too.
+// A limit may only fall, and a limit that is too high is a finding.
 func TestLimitsOnlyFall(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -74,7 +74,7 @@ func TestLimitsOnlyFall(t *testing.T) {
 	}
 }
 
-// A test that lets real time pass says why. Limits of waits need no reason, nor does virtual time.
+// A test that lets real time pass needs a reason. Limits of waits and virtual time need none.
 func TestSleeps(t *testing.T) {
 	tree := fstest.MapFS{
 		"a.go": {Data: []byte("package a\n\nfunc f() { time.Sleep(1) }\n")},
