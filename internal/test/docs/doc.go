@@ -1,8 +1,8 @@
-// Package docs has no code, only the tests that keep the documents true. Their code is the code of
-// examples, which run; their links lead somewhere; the tests and files that they name exist.
+// Package docs has only tests, which keep the documents true: their code is the code of examples,
+// which run; their links have targets; the tests and files that they name exist.
 //
-// The tutorial and the how-tos are followed as a reader follows them. The word behind the fence of
-// a block says what the test does with it:
+// The tutorial and the how-tos are executed as a reader would. The word behind the fence of a block
+// says what the test does with it:
 //
 //	go    compiles it. A first line such as "// worker/main.go" says where a reader saves it
 //	sh    types it into a shell; "sh 2" is a second terminal

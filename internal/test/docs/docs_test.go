@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// TestMain runs the tests in the root of the module, from where the documents name files.
+// TestMain runs the tests in the root of the module: the documents' paths are relative to it.
 func TestMain(m *testing.M) {
 	if err := os.Chdir("../../.."); err != nil {
 		panic(err)
@@ -31,7 +31,7 @@ func read(t *testing.T, file string) string {
 	return strings.ReplaceAll(string(b), "\r\n", "\n")
 }
 
-// flat drops indentation, so that a function's body can be found in it.
+// flat removes indentation, so that a function's body can be found in it.
 func flat(code string) string {
 	lines := strings.Split(strings.TrimSpace(code), "\n")
 	for i, line := range lines {
@@ -42,8 +42,8 @@ func flat(code string) string {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// The program in the README can be pasted whole: it ends when no server answers, and with a server
-// it prints what the README says.
+// The program in the README can be pasted whole: it ends if no server answers, and with a server it
+// prints what the README says.
 func TestTheProgramInTheReadmeRuns(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(read(t, "README.md"), -1)
 	if len(blocks) != 1 {
@@ -99,7 +99,7 @@ func vet(t *testing.T, program string) {
 	}
 }
 
-// Copies of the types that must not be copied are reported by go vet.
+// go vet reports copies of the types that must not be copied.
 func TestVetReportsCopies(t *testing.T) {
 	types := []string{"zklocks.Hold", "zklocks.Conn", "rwlock.RWMutex", "reentrant.Mutex", "semaphore.Semaphore", "leader.Election"}
 	program := "package pasted\n\n"
@@ -113,7 +113,7 @@ func TestVetReportsCopies(t *testing.T) {
 	if err := os.WriteFile(pasted, []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := exec.Command("go", "vet", pasted).CombinedOutput() // which fails
+	out, _ := exec.Command("go", "vet", pasted).CombinedOutput() // fails
 	for _, name := range types {
 		if !strings.Contains(string(out), "copies lock value to other: github.com/zklocks/"+strings.Replace("zklocks/"+name, "zklocks/zklocks.", "zklocks.", 1)) {
 			t.Errorf("no report of a copy of %s:\n%s", name, out)
@@ -121,7 +121,7 @@ func TestVetReportsCopies(t *testing.T) {
 	}
 }
 
-// codeIn are the blocks of code in a package comment.
+// codeIn returns the blocks of code in a package comment.
 func codeIn(t *testing.T, file string) (blocks []string) {
 	t.Helper()
 	var code []string
@@ -154,7 +154,7 @@ func TestPackageCommentsShowExamples(t *testing.T) {
 	}
 }
 
-// The examples import public packages alone, so that readers can paste them.
+// The examples import only public packages, so that readers can paste them.
 func TestExamplesImportNothingInternal(t *testing.T) {
 	files, err := filepath.Glob("*/example*_test.go")
 	if err != nil || len(files) == 0 {
@@ -179,7 +179,7 @@ var (
 	documents = []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", "metrics/*.md"}
 )
 
-// slug is the anchor that forges make of a heading.
+// slug returns the anchor of a heading on GitHub and the like.
 func slug(title string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -200,7 +200,6 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-// eachDocument calls f with each document.
 func eachDocument(t *testing.T, f func(file, text string)) {
 	t.Helper()
 	for _, pattern := range documents {
@@ -246,7 +245,6 @@ func TestRelativeLinksLeadSomewhere(t *testing.T) {
 
 var source = regexp.MustCompile("`((?:internal|cmd|scripts|rwlock|examples)/[\\w/.-]+\\.[a-z]+)`")
 
-// The files that the documents name exist.
 func TestTheFilesInTheDocumentsExist(t *testing.T) {
 	seen := 0
 	eachDocument(t, func(file, text string) {
@@ -264,7 +262,6 @@ func TestTheFilesInTheDocumentsExist(t *testing.T) {
 
 var testCommand = regexp.MustCompile("`([^`\n]*go test [^`\n]*)`(?: in `([^`\n]*)`)?")
 
-// The commands that the documents show run tests of packages that exist.
 func TestTheCommandsInTheDocumentsRunTests(t *testing.T) {
 	commands := 0
 	eachDocument(t, func(file, text string) {
@@ -300,10 +297,9 @@ func TestTheCommandsInTheDocumentsRunTests(t *testing.T) {
 	t.Logf("%d packages in commands", commands)
 }
 
-// A command that a document shows: a target of make, or a run of the suite.
+// Commands in the documents: a target of make, or a run of the suite.
 var targetCommand = regexp.MustCompile("(?m)(?:`|^    )(?:[A-Z]+=\\S+ )?(make|go run \\./internal/test/suite) ([a-z]+)")
 
-// The targets and runs that the documents show exist.
 func TestTheTargetsInTheDocumentsExist(t *testing.T) {
 	exist := map[string]map[string]bool{
 		"make":                         names(t, regexp.MustCompile(`(?m)^([a-z]+):`), "Makefile"),
@@ -333,10 +329,10 @@ var (
 	anyTest   = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z]\w*`)
 )
 
-// namesIn has what names has found.
+// namesIn caches the results of names.
 var namesIn = map[string]map[string]bool{}
 
-// names collects what the first group of a pattern matches in a package's files.
+// names collects the matches of the first group of a pattern in a package's files.
 func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
 	t.Helper()
 	known := pattern.String() + files
@@ -357,7 +353,7 @@ func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
 	return found
 }
 
-// testsIn counts the tests that a line names. All must exist.
+// testsIn counts the tests that a line names, which must exist.
 func testsIn(t *testing.T, line string) int {
 	t.Helper()
 	tests := 0
@@ -384,7 +380,7 @@ func testsIn(t *testing.T, line string) int {
 	return tests
 }
 
-// Each row of the table of faults ends with a test that exists, or with why there is none.
+// Each row of the table of faults ends with an existing test, or with the reason why there is none.
 func TestTheTestsOfFaultsExist(t *testing.T) {
 	rows, tests := 0, 0
 	for line := range strings.Lines(read(t, "docs/maintainers/faults.md")) {
@@ -406,7 +402,7 @@ func TestTheTestsOfFaultsExist(t *testing.T) {
 	t.Logf("%d rows, %d tests", rows, tests)
 }
 
-// Each row of the table who excludes whom ends with a test.
+// Each row of the table of who excludes whom ends with a test.
 func TestTheTestsOfExclusionExist(t *testing.T) {
 	_, text, _ := strings.Cut(read(t, "docs/reference/wire-format.md"), "\n## Who excludes whom\n")
 	text, _, _ = strings.Cut(text, "\n## ")
@@ -427,7 +423,7 @@ func TestTheTestsOfExclusionExist(t *testing.T) {
 
 var internal = regexp.MustCompile(`internal/|\b(link|queue|slot|wire|znode)\.[A-Z]`)
 
-// What go doc shows of the public packages names nothing internal.
+// The output of go doc for the public packages names nothing internal.
 func TestGoDocShowsNothingInternal(t *testing.T) {
 	for _, pkg := range []string{".", "./rwlock", "./reentrant", "./semaphore", "./leader", "./once", "./observe", "./zktest"} {
 		t.Run(pkg, func(t *testing.T) {

@@ -24,8 +24,8 @@ const patience = time.Minute // for a line of output, on a busy machine
 var (
 	fence    = regexp.MustCompile("(?ms)^( *)```(\\w+) ?(\\w*)\n(.*?)^ *```$")
 	fileName = regexp.MustCompile(`^// ([\w./-]+\.go)\n`)
-	// What differs from run to run: durations, times of day, sessions with their tokens, tokens,
-	// host names, and numbers of four digits or more.
+	// What differs between runs: durations, times of day, sessions with their tokens, tokens, host
+	// names, and numbers of four or more digits.
 	variable = regexp.MustCompile(`\b[0-9.]+(?:ms|[smh])(?:[0-9]+[sm])*\b|\b\d\d:\d\d:\d\d\b|0x[0-9a-f]+(?: \d+)?|` +
 		`\btoken \d+|"host":"[^"]*"|\b\d{4,}\b`)
 	longNumber = regexp.MustCompile(`\b\d{4,}\b`)
@@ -34,7 +34,7 @@ var (
 
 type block struct{ kind, terminal, text string }
 
-// starts is how a page begins that does not start a server itself.
+// starts is the beginning of a page that does not start a server itself.
 var starts = []block{{"sh", "server", "zklock dev\n"}, {"text", "server", "" +
 	"An in-memory ZooKeeper to try things out, not for production: it is one process, and its data is gone when it ends.\n" +
 	"Use it: export ZK_SERVERS=127.0.0.1:2181, or zklock run -servers 127.0.0.1:2181 /jobs/nightly -- ./nightly.sh\n"}}
@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 		must(t, err)
 		page := filepath.Join(module, strings.TrimSuffix(filepath.Base(file), ".md"))
 		if filepath.Base(page) == "test-your-code" {
-			continue // a module of its own: zktest TestAProgramOutsideOfTheModule
+			continue // its own module, tested by TestAProgramOutsideOfTheModule in zktest
 		}
 		must(t, os.Mkdir(page, 0o755))
 		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
@@ -107,7 +107,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// save saves block i of a page as Go: where its first line says, otherwise in a package of its own.
+// save saves block i of a page as Go: at the path in its first line, otherwise in a package of its
+// own.
 func save(t *testing.T, page string, i int, code string) {
 	file := fmt.Sprintf("block%d/pasted.go", i)
 	if m := fileName.FindStringSubmatch(code); m != nil {
@@ -120,7 +121,7 @@ func save(t *testing.T, page string, i int, code string) {
 	must(t, os.WriteFile(file, []byte(code), 0o644))
 }
 
-// command runs in the module of the pages, where zklock is the built one.
+// command returns a command in the module of the pages, with the built zklock in its PATH.
 func command(dir string, argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
@@ -129,17 +130,17 @@ func command(dir string, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// A reader types what a page shows, and compares what the terminals print.
+// A reader types what a page shows, and compares the output of the terminals.
 type reader struct {
 	*testing.T
 	page      string
 	terminals map[string]*terminal
-	seen      map[string]string // numbers on the page, such as a port or a process: what they are now
+	seen      map[string]string // present values of numbers on the page, such as a port or a process id
 }
 
 type terminal struct {
 	keyboard io.WriteCloser
-	lines    chan string // closed when all that ran in it has ended
+	lines    chan string // closed when everything that ran in it has ended
 }
 
 func (r *reader) follow(blocks []block) {
@@ -160,7 +161,7 @@ func (r *reader) follow(blocks []block) {
 	}
 }
 
-// expect fails if a terminal does not print this line next, but for what differs from run to run.
+// expect fails unless the terminal's next line is want, except for what differs between runs.
 func (r *reader) expect(name, want string) {
 	got := "nothing"
 	select {
@@ -169,13 +170,13 @@ func (r *reader) expect(name, want string) {
 	}
 	want, got = strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(got), " ")
 	want, open := strings.CutSuffix(want, "...")
-	got = killed.ReplaceAllString(got, "Killed") // as a shell at a terminal says it
+	got = killed.ReplaceAllString(got, "Killed") // as a shell at a terminal prints it
 	literal := variable.Split(want, -1)
 	for i := range literal {
 		literal[i] = regexp.QuoteMeta(literal[i])
 	}
 	end := "$"
-	if open { // the page leaves out the rest of the line
+	if open { // the page omits the rest of the line
 		end = ""
 	}
 	now := regexp.MustCompile("^" + strings.Join(literal, `([0-9a-z.: ]+|"host":"[^"]*")`) + end).FindStringSubmatch(got)
@@ -189,7 +190,7 @@ func (r *reader) expect(name, want string) {
 	}
 }
 
-// terminal opens a terminal when it is first used.
+// terminal returns a terminal, and opens it at its first use.
 func (r *reader) terminal(name string) *terminal {
 	if r.terminals[name] != nil {
 		return r.terminals[name]
@@ -211,7 +212,7 @@ func (r *reader) terminal(name string) *terminal {
 		}
 	}()
 	r.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with all that the page has left running
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with everything that the page has left running
 		for range x.lines {
 		}
 		cmd.Wait()
@@ -220,8 +221,8 @@ func (r *reader) terminal(name string) *terminal {
 	return x
 }
 
-// leave closes the terminals: where no command runs any more, nothing may be printed that the page
-// does not show.
+// leave closes the terminals. A terminal without a running command must not have printed anything
+// that the page does not show.
 func (r *reader) leave() {
 	for name, x := range r.terminals {
 		io.WriteString(x.keyboard, "exit\n")
