@@ -1,10 +1,10 @@
-// Package yields makes goroutines interleave where it matters. Inside one instant of a bubble a
-// goroutine runs on until it blocks, so two goroutines that use one value at once hardly ever
-// interleave between two steps. Here the compiler reads a copy of the library (go build -overlay)
-// in which a goroutine may yield before it takes a mutex, after it unlocks it, around atomics and
-// channels. It also checks the order in which mutexes are taken, and each invariant that a comment
-// "//invariant N: condition" states, N as in internal/queue/doc.go. The files in the tree stay as
-// they are, and so do line numbers.
+// Package yields makes goroutines interleave. Within an instant of a bubble a goroutine runs until
+// it blocks, so two goroutines that use one value concurrently hardly ever interleave between two
+// steps. With this package the compiler reads a copy of the library (go build -overlay) in which a
+// goroutine may yield before it acquires a mutex, after it unlocks it, and around atomics and
+// channels. The copy also checks the order in which mutexes are acquired, and each invariant that a
+// comment "//invariant N: condition" states, with N as in internal/queue/doc.go. The files in the
+// tree are unchanged, and the copy has the same line numbers.
 package yields
 
 import (
@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// Packages are those of the library, from the root of the module.
+// Packages are the library's packages, from the root of the module.
 var Packages = []string{
 	"rwlock", "semaphore", "reentrant", "leader", "internal/queue", "internal/zkclient", "internal/hold", "internal/wire",
 }
@@ -32,8 +32,9 @@ const (
 	waits = "waitPoint(); "
 )
 
-// point is the file that each package gets. One time in four is often enough for each order of two
-// goroutines, and seldom enough for steps to follow each other at once, too.
+// point is the file that is added to each package. A goroutine yields one time in four: often
+// enough for each order of two goroutines, and rarely enough for steps to follow each other
+// directly.
 const point = `package %s
 
 import (
@@ -62,8 +63,8 @@ func invariant(n int, holds bool) { checks.Invariant(n, holds) }
 // stated is a comment that states an invariant.
 var stated = regexp.MustCompile(`^//invariant (\d+): (.+)$`)
 
-// Insert puts the calls into a file, and gives each mutex in it the type of package checks. It
-// returns their names, as type_field.
+// Insert inserts the calls into a file, and gives each mutex in it a type of package checks. It
+// returns the names of the mutexes, as type_field.
 func Insert(name string, src []byte) (out []byte, mutexes []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution|parser.ParseComments)
@@ -124,7 +125,7 @@ func Insert(name string, src []byte) (out []byte, mutexes []string, err error) {
 		out = slices.Replace(out, e.at, e.end, []byte(e.text)...)
 	}
 	if len(mutexes) > 0 {
-		out = append(out, "\nvar _ sync.Locker\n"...) // the import may have no other use
+		out = append(out, "\nvar _ sync.Locker\n"...) // the import may otherwise be unused
 	}
 	return out, mutexes, nil
 }
@@ -135,7 +136,7 @@ func blocks(s ast.Stmt) bool {
 	return ok && !slices.ContainsFunc(choice.Body.List, func(c ast.Stmt) bool { return c.(*ast.CommClause).Comm == nil })
 }
 
-// meets reports whether other goroutines may see or stop what the statement does.
+// meets reports whether the statement has an effect that other goroutines can observe or prevent.
 func meets(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
@@ -150,8 +151,8 @@ func meets(s ast.Stmt) bool {
 	return false
 }
 
-// calls reports whether a method of such a name is called in the statement itself, not in a
-// function literal in it.
+// calls reports whether the statement calls a method with one of the names, outside of function
+// literals.
 func calls(s ast.Stmt, names ...string) (found bool) {
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -167,8 +168,8 @@ func calls(s ast.Stmt, names ...string) (found bool) {
 	return found
 }
 
-// Write makes the copies in dir, and returns the name of the overlay for the compiler. changed are
-// files, from the root of the module, that have another text than the tree.
+// Write writes the copies into dir, and returns the path of the overlay for the compiler. changed
+// has the text of files that differ from the tree, by path from the root of the module.
 func Write(root, dir string, changed map[string][]byte) (overlay string, err error) {
 	replace := make(map[string]string)
 	put := func(name string, text []byte) error {
@@ -218,7 +219,7 @@ func Write(root, dir string, changed map[string][]byte) (overlay string, err err
 			return "", err
 		}
 	}
-	for name, text := range left { // of other packages
+	for name, text := range left { // files of other packages
 		if err := put(name, text); err != nil {
 			return "", err
 		}

@@ -88,7 +88,7 @@ var _ sync.Locker
 	}
 }
 
-// The copy of each package compiles, has calls, and has a changed file in place of the tree's.
+// The copy of each package compiles, has calls, and contains a changed file instead of the tree's.
 func TestWrite(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package checks is called by the copy of the library that package yields writes. It panics if a
-// goroutine takes mutexes out of order or waits while it holds one, and if an invariant is broken.
+// goroutine acquires mutexes out of order, if it waits while it holds a mutex, and if an invariant
+// is broken.
 package checks
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/goid"
 )
 
-// Tiers are the mutexes of the library, each as package.type.field. A goroutine that holds one
-// takes only mutexes of lower tiers.
+// Tiers are the mutexes of the library, as package.type.field. A goroutine that holds a mutex
+// acquires only mutexes of lower tiers.
 var Tiers = [][]string{
 	{ // recipes
 		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu",
@@ -23,23 +24,23 @@ var Tiers = [][]string{
 	{"wire.state.mu"},
 }
 
-// nests are mutexes that a goroutine may take although it holds another of the same name.
+// nests are mutexes that a goroutine may acquire while it holds another with the same name.
 var nests = []string{"hold.listeners.telling"}
 
-// current is the number of the calling goroutine.
+// current returns the number of the calling goroutine.
 func current() int64 { return goid.ID() }
 
 func tier(name string) int {
 	return slices.IndexFunc(Tiers, func(names []string) bool { return slices.Contains(names, name) })
 }
 
-// held has the mutexes that each goroutine holds, in the order in which it took them.
+// held has the mutexes that each goroutine holds, in the order of acquisition.
 var held = struct {
 	mu sync.Mutex
 	by map[int64][]string
 }{by: make(map[int64][]string)}
 
-// Mutex is a sync.Mutex that derives its name from the type Name.
+// Mutex is a sync.Mutex whose name is derived from the type Name.
 type Mutex[Name any] struct {
 	mu    sync.Mutex
 	owner int64 // guarded by mu
@@ -50,7 +51,7 @@ func (m *Mutex[Name]) name() string {
 	return pkg + "." + strings.ReplaceAll(field, "_", ".")
 }
 
-// Lock panics if the goroutine holds a mutex of the same tier or of one below.
+// Lock panics if the goroutine holds a mutex of the same or a lower tier.
 func (m *Mutex[Name]) Lock() {
 	me, name := current(), m.name()
 	take(me, name)
@@ -58,7 +59,6 @@ func (m *Mutex[Name]) Lock() {
 	m.owner = me
 }
 
-// Unlock gives the mutex back.
 func (m *Mutex[Name]) Unlock() {
 	give(m.owner, m.name())
 	m.mu.Unlock()
@@ -91,7 +91,7 @@ func give(me int64, name string) {
 	}
 }
 
-// Waits panics if the goroutine, which is about to wait, holds a mutex.
+// Waits is called before a goroutine waits. It panics if the goroutine holds a mutex.
 func Waits() {
 	held.mu.Lock()
 	defer held.mu.Unlock()

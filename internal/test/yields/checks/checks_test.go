@@ -10,7 +10,7 @@ type lock_handoff_mu struct{}
 
 func TestOrder(t *testing.T) {
 	upper, lower := Tiers[0][0], Tiers[len(Tiers)-1][0]
-	const me = -1 // no goroutine's number
+	const me = -1 // not the number of a goroutine
 	for name, c := range map[string]struct {
 		take []string
 		want string
