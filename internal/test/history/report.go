@@ -17,12 +17,10 @@ type Report struct {
 	Total      int         // how many were found
 
 	// These show whether the run meant anything: a lock without contention is always right.
-	Holds      int
-	Owners     int
-	Handovers  int // exclusive holds whose predecessor had another owner
-	Contended  int // holds that were asked for while another was held (needs Called)
-	MaxShared  int // shared holds at one time on one path
-	MaxPermits int // permits at one time on one path
+	Holds     int
+	Owners    int
+	Handovers int // exclusive holds whose predecessor had another owner
+	Contended int // holds that were asked for while another was held (needs Called)
 
 	all []Hold
 }
@@ -57,8 +55,7 @@ func (r *Report) Err() error {
 
 // Summary is one line: what was seen.
 func (r *Report) Summary() string {
-	return fmt.Sprintf("history: %d violations in %d holds by %d owners: %d handovers, %d contended, up to %d readers, up to %d permits",
-		r.Total, r.Holds, r.Owners, r.Handovers, r.Contended, r.MaxShared, r.MaxPermits)
+	return fmt.Sprintf("history: %d violations in %d holds by %d owners: %d handovers, %d contended", r.Total, r.Holds, r.Owners, r.Handovers, r.Contended)
 }
 
 // String is the summary and a timeline of each violation.

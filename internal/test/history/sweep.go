@@ -115,8 +115,6 @@ func (s *sweep) begin(i int) {
 	if h.Kind == Permits {
 		s.permits += h.permits()
 	}
-	s.report.MaxShared = max(s.report.MaxShared, s.count[Shared])
-	s.report.MaxPermits = max(s.report.MaxPermits, s.permits)
 }
 
 // contention counts what shows that there was contention for the lock.
