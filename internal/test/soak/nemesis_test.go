@@ -214,7 +214,7 @@ func clientDeck() *deck {
 	expire := card{"expire", (*hand).expire}
 	d.rarely = []card{expire, expire, lasting("black hole", mute, unmute, true), lasting("deaf", muteReplies, unmute, true), lasting("freeze", stop, resume, true)}
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.WatchesOp, proxy.ConnectOp} {
+		for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.ConnectOp} {
 			d.often = append(d.often, packetCard(action, op))
 		}
 	}
@@ -244,8 +244,8 @@ func packetCard(action proxy.Action, op proxy.Op) card {
 				case <-ctx.Done():
 				}
 			}()
-			if op == proxy.WatchesOp || op == proxy.ConnectOp {
-				p.Cut() // these requests come with a new connection
+			if op == proxy.ConnectOp {
+				p.Cut() // it comes with a new connection
 			}
 		}
 		select {
