@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -54,10 +53,7 @@ func (w *worker) cycle(path int) {
 		take = func(ctx context.Context, w *worker) (*grip, error) { return w.together(ctx, path) }
 	}
 	g, err := take(ctx, w)
-	if w.failed(ctx, g.try, err) {
-		if time.Now().After(w.until) {
-			w.wrong("%s", w.lines(path, g.claims))
-		}
+	if w.failed(ctx, g, err) {
 		return
 	}
 	w.until = time.Now().Add(w.Patience)
@@ -101,13 +97,19 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 }
 
 // failed checks the error of an acquisition that may have given up.
-func (w *worker) failed(ctx context.Context, try bool, err error) bool {
+func (w *worker) failed(ctx context.Context, g *grip, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case time.Now().After(w.until):
-		w.wrong("still waits at the end of its patience: %v", err)
-	case try && errors.Is(err, hold.ErrBusy):
+		w.wrong("still waits at the end of its patience, in session %#x: %v", w.conn.Client().SessionID(), err)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for _, c := range g.claims {
+			q, err := w.locks[c.path].queue(ctx)
+			w.wrong("the queue of %s: %+v (%v)", w.Paths[c.path], q, err)
+		}
+	case g.try && errors.Is(err, hold.ErrBusy):
 		w.count("busy")
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		w.count("canceled")
@@ -132,21 +134,6 @@ func (fake) Release(context.Context) error               { return nil }
 func (fake) Lost() <-chan struct{}                       { return nil }
 func (fake) Context(ctx context.Context) context.Context { return ctx }
 func (fake) Guard(...any) []any                          { return []any{&zk.CheckVersionRequest{}} }
-
-// lines describes the queues ahead of a caller that has waited too long, of one lock or of several.
-func (w *worker) lines(path int, claims []claim) string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if len(claims) == 0 {
-		claims = one(path, "", 0)
-	}
-	var all []string
-	for _, c := range claims {
-		q, err := w.locks[c.path].queue(ctx)
-		all = append(all, fmt.Sprintf("the queue of %s, as session %#x lists it: %+v (%v)", w.Paths[c.path], w.conn.Client().SessionID(), q, err))
-	}
-	return strings.Join(all, "; ")
-}
 
 // begin begins to claim the locks, at the first time and after a downgrade.
 func (t *tenure) begin() {

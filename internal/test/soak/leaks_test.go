@@ -18,10 +18,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/wire"
-	"github.com/zklocks/zklocks/leader"
-	"github.com/zklocks/zklocks/reentrant"
-	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/semaphore"
 )
 
 // expiring is the timeout of sessions that are ended on purpose. Now and then the client resumes a
@@ -30,37 +26,6 @@ import (
 const expiring = 6 * time.Second
 
 var open = zk.WorldACL(zk.PermAll)
-
-// measured is a recipe whose waiters are counted.
-type measured struct {
-	name    string
-	below   string // the directory of the queue, below the lock's path
-	stored  string // what the node at the path holds, if the directory is below it
-	nodes   int    // of one lock
-	watches int    // of a waiter behind one holder: on nodes, on the number of permits, on the directory
-	shared  bool   // lock does not make lock wait, and the holds of one value have one node
-	// on returns the calls of one value; block makes lock wait.
-	on func(c *zklocks.Conn, path string) (lock, block acquire)
-}
-
-var allMeasured = []measured{
-	{name: "write", nodes: 1, watches: 2, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
-		m := rwlock.New(c, path)
-		return m.Lock, m.Lock
-	}},
-	{name: "read", nodes: 1, watches: 2, shared: true, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
-		m := rwlock.New(c, path)
-		return m.RLock, m.Lock
-	}},
-	{name: "reentrant", nodes: 1, watches: 2, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
-		m := reentrant.New(c, path)
-		return m.Lock, m.Lock
-	}},
-	{name: "semaphore", below: "/queue", stored: "3", nodes: 2, watches: 5, on: func(c *zklocks.Conn, path string) (lock, block acquire) {
-		l := semaphore.New(c, path, 3).Locker(2)
-		return l.Lock, l.Lock
-	}},
-}
 
 // leaksNothing has waits canceled and sessions lost, over and over: heap, goroutines, watches and
 // nodes must be as many as before. It counts what this process and its shared server have, so no
@@ -71,56 +36,43 @@ func leaksNothing(t *testing.T, o options) {
 		times = 100
 	}
 	t.Run("the meter sees a leak", theMeterSeesALeak)
-	for i, m := range allMeasured {
+	for i, w := range ways[:4] {
 		for j, c := range []struct {
 			name string
 			run  func(t *testing.T)
 		}{
-			{"canceled waits, ", func(t *testing.T) { canceledWaits(t, m, 50*times) }},
-			{"waiters, ", func(t *testing.T) { costOfWaiters(t, m, 60*min(times, 16), true) }},
-			{"paths used once, ", func(t *testing.T) { pathsUsedOnce(t, m, 60*times) }},
-			{"lost sessions, ", func(t *testing.T) { lostSessions(t, m, 6*times) }},
+			{"canceled waits, ", func(t *testing.T) { canceledWaits(t, w, 50*times) }},
+			{"waiters, ", func(t *testing.T) { costOfWaiters(t, w, 60*min(times, 16), true) }},
+			{"paths used once, ", func(t *testing.T) { pathsUsedOnce(t, w, 60*times) }},
+			{"lost sessions, ", func(t *testing.T) { lostSessions(t, w, 6*times) }},
 		} {
 			if i == j || !o.short() {
-				t.Run(c.name+m.name, c.run)
+				t.Run(c.name+w.name, c.run)
 			}
 		}
 	}
-	if o.short() {
-		return
+	if !o.short() {
+		t.Run("waiters, read by one value", func(t *testing.T) { costOfWaiters(t, ways[1], 60*min(times, 16), false) })
 	}
-	t.Run("paths used once, observed", func(t *testing.T) { // an election without a candidate
-		once := func(c *zklocks.Conn, path string) acquire {
-			return func(ctx context.Context) (*zklocks.Hold, error) {
-				for _, err := range leader.New(c, path).Observe(ctx) {
-					return nil, err
-				}
-				return nil, nil
-			}
-		}
-		pathsUsedOnce(t, measured{name: "observe", on: func(c *zklocks.Conn, path string) (lock, block acquire) { return once(c, path), once(c, path) }}, 60*times)
-	})
-	t.Run("waiters, read by one value", func(t *testing.T) { costOfWaiters(t, allMeasured[1], 60*min(times, 16), false) })
 }
 
 // hall is a lock on the shared server, a client that lists its queue, and a connection whose
 // watches and nodes are counted.
 type hall struct {
 	*testing.T
-	measured
+	way
 	path, dir   string
 	witness     *wire.Conn
 	conn        *wire.Conn
 	lock, block acquire // block is of the witness
 }
 
-func newHall(t *testing.T, m measured, timeout time.Duration) *hall {
+func newHall(t *testing.T, w way, timeout time.Duration) *hall {
 	t.Helper()
 	addr, path := realzk.Shared(t).Addr(), test.Path(t)
-	h := &hall{T: t, measured: m, path: path, dir: path + m.below, witness: realzk.Connect(t, lasting, addr), conn: realzk.Connect(t, timeout, addr)}
+	h := &hall{T: t, way: w, path: path, dir: path + w.below, witness: realzk.Connect(t, lasting, addr), conn: realzk.Connect(t, timeout, addr)}
 	h.makeDir(path)
-	h.lock, _ = m.on(locks.On(h.conn), path)
-	_, h.block = m.on(locks.On(h.witness), path)
+	h.lock, h.block = w.hold(locks.On(h.conn), path), w.next(locks.On(h.witness), path)
 	// What the locks of a connection share is freed with the last of them, and then the meter could
 	// not see it.
 	t.Cleanup(func() { runtime.KeepAlive(h.lock) })
@@ -132,7 +84,7 @@ func newHall(t *testing.T, m measured, timeout time.Duration) *hall {
 func (h *hall) makeDir(path string) {
 	h.Helper()
 	if h.below != "" {
-		_, err := h.witness.Create(path, []byte(h.stored), zk.FlagPersistent, open)
+		_, err := h.witness.Create(path, []byte("1"), zk.FlagPersistent, open)
 		h.must(err)
 	}
 	_, err := h.witness.Create(path+h.below, nil, zk.FlagPersistent, open)
@@ -147,10 +99,7 @@ func (h *hall) must(err error) {
 }
 
 // own returns the calls of another value of the lock.
-func (h *hall) own() acquire {
-	lock, _ := h.on(locks.On(h.conn), h.path)
-	return lock
-}
+func (h *hall) own() acquire { return h.hold(locks.On(h.conn), h.path) }
 
 // queues waits until the queue has at least, or at most, so many nodes.
 func (h *hall) queues(least, most int) {
@@ -182,8 +131,8 @@ func (h *hall) flat(n, step int, do func(step int)) {
 
 // canceledWaits leave nothing: neither waits that had queued, nor those whose create was still in
 // flight. Each has a lock value of its own.
-func canceledWaits(t *testing.T, m measured, n int) {
-	h := newHall(t, m, lasting)
+func canceledWaits(t *testing.T, w way, n int) {
+	h := newHall(t, w, lasting)
 	held, err := h.block(t.Context())
 	h.must(err)
 	holders := len(test.Children(t, h.witness, h.dir))
@@ -197,7 +146,7 @@ func canceledWaits(t *testing.T, m measured, n int) {
 	h.flat(n, min(100, n/4), func(waiters int) {
 		round++
 		// All of them in the queue, then half of them, then some.
-		h.wait(waiters, func() { h.queues(holders+waiters*h.nodes*(4-round%4)/4, many) })
+		h.wait(waiters, func() { h.queues(holders+waiters*(4-round%4)/4, many) })
 		h.queues(0, holders)
 	})
 	h.must(held.Release(t.Context()))
@@ -225,17 +174,16 @@ func (h *hall) wait(waiters int, there func()) {
 
 // lostSessions leave nothing: sessions expire under a holder, a waiter and a holder that calls no
 // method of its hold. The waiter is the same all the time, and queues again each time.
-func lostSessions(t *testing.T, m measured, n int) {
-	h := newHall(t, m, expiring)
+func lostSessions(t *testing.T, w way, n int) {
+	h := newHall(t, w, expiring)
 	held, err := h.block(t.Context())
 	h.must(err)
 	holders := len(test.Children(t, h.witness, h.dir))
 	h.makeDir(h.path + "-asked")
 	h.makeDir(h.path + "-unasked")
-	asked, _ := h.on(locks.On(h.conn), h.path+"-asked")
-	unasked, _ := h.on(locks.On(h.conn), h.path+"-unasked")
+	asked, unasked := h.hold(locks.On(h.conn), h.path+"-asked"), h.hold(locks.On(h.conn), h.path+"-unasked")
 	h.wait(1, func() {
-		h.queues(holders+h.nodes, many)
+		h.queues(holders+1, many)
 		h.flat(n, 1, func(int) {
 			one, err := asked(t.Context())
 			h.must(err)
@@ -256,7 +204,7 @@ func lostSessions(t *testing.T, m measured, n int) {
 						mine++
 					}
 				}
-				return mine == h.nodes
+				return mine == 1
 			})
 		})
 	})
@@ -268,18 +216,15 @@ func lostSessions(t *testing.T, m measured, n int) {
 
 // pathsUsedOnce leave nothing: a program may have a lock for each of its customers. The server
 // removes their nodes, and no watch on them and no memory remains.
-func pathsUsedOnce(t *testing.T, m measured, n int) {
-	h := newHall(t, m, lasting)
+func pathsUsedOnce(t *testing.T, w way, n int) {
+	h := newHall(t, w, lasting)
 	next := 0
 	use := func(n int) {
 		for range n {
 			next++
-			lock, _ := h.on(locks.On(h.conn), fmt.Sprintf("%s-%d", h.path, next))
-			held, err := lock(t.Context())
+			held, err := h.hold(locks.On(h.conn), fmt.Sprintf("%s-%d", h.path, next))(t.Context())
 			h.must(err)
-			if held != nil {
-				h.must(held.Release(t.Context()))
-			}
+			h.must(held.Release(t.Context()))
 		}
 	}
 	start := read(h)
@@ -294,11 +239,11 @@ func pathsUsedOnce(t *testing.T, m measured, n int) {
 		after = read(h)
 		return len(after.grown(before)) == 0
 	})
-	t.Logf("%s: before %v; after %d %v", m.name, before, n, after)
+	t.Logf("%s: before %v; after %d %v", w.name, before, n, after)
 }
 
 const (
-	// perWaiter is what a waiting goroutine may cost for each of its nodes: this
+	// perWaiter is what a waiting goroutine may cost: this
 	// includes what the client keeps for each watch.
 	perWaiter = 4 << 10
 	// perValue is what a lock value may cost that no goroutine uses.
@@ -307,8 +252,8 @@ const (
 
 // costOfWaiters measures waiters of one queue, each with a lock value of its own or all with one,
 // compared with as many goroutines that only wait for their context.
-func costOfWaiters(t *testing.T, m measured, waiters int, own bool) {
-	h := newHall(t, m, lasting)
+func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
+	h := newHall(t, w, lasting)
 	held, err := h.block(t.Context())
 	h.must(err)
 	holders := len(test.Children(t, h.witness, h.dir))
@@ -316,7 +261,7 @@ func costOfWaiters(t *testing.T, m measured, waiters int, own bool) {
 	if !own {
 		inQueue = 1
 	}
-	if h.shared { // the readers of one value have one goroutine queue for all of them
+	if h.name == "read" { // the readers of one value have one goroutine queue for all of them
 		senders = inQueue
 	}
 	crowd := func(wait func(ctx context.Context, i int), there func()) (perHeap int64, goroutines int) {
@@ -348,17 +293,17 @@ func costOfWaiters(t *testing.T, m measured, waiters int, own bool) {
 		}
 	}
 	there := func() {
-		h.queues(holders+inQueue*h.nodes, many)
-		test.Eventually(t, patience, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.SessionID())) >= inQueue*h.nodes })
+		h.queues(holders+inQueue, many)
+		test.Eventually(t, patience, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.SessionID())) >= inQueue })
 	}
 	crowd(wait, there) // so that all tables have their size
 	bareHeap, bare := crowd(func(ctx context.Context, _ int) { <-ctx.Done() }, func() {})
 	perHeap, goroutines := crowd(wait, there)
 	t.Logf("%s: a value has %d bytes of heap; of %d waiters each has %d and %.2f goroutines, one that waits for its context alone %d and %.2f",
-		m.name, perV, waiters, perHeap, float64(goroutines)/float64(waiters), bareHeap, float64(bare)/float64(waiters))
+		w.name, perV, waiters, perHeap, float64(goroutines)/float64(waiters), bareHeap, float64(bare)/float64(waiters))
 	// The heartbeat, and what it asks, are one for all.
-	if limit := perWaiter * int64(m.nodes); perHeap-bareHeap > limit || perV > perValue || goroutines-bare-senders > 4 {
-		t.Errorf("the limits are %d bytes for a waiter, %d for a value, and 4 goroutines for all waiters", limit, perValue)
+	if perHeap-bareHeap > perWaiter || perV > perValue || goroutines-bare-senders > 4 {
+		t.Errorf("the limits are %d bytes for a waiter, %d for a value, and 4 goroutines for all waiters", perWaiter, perValue)
 	}
 	h.must(held.Release(t.Context()))
 	test.AssertEmpty(t, h.witness, h.dir)

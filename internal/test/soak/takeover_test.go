@@ -33,17 +33,18 @@ const lasting = time.Minute
 // way is a way to hold a lock, and a way to wait for it.
 type way struct {
 	name       string
-	below      string // the directory of the queue, below the lock's path
+	below      string // the directory of the queue, below the lock's path; the node at the path holds "1"
 	hold, next func(*zklocks.Conn, string) acquire
+	watches    int // of a caller of hold that waits behind a caller of next
 }
 
 var ways = []way{
-	{"write", "", write, write},
-	{"read", "", func(c *zklocks.Conn, path string) acquire { return rwlock.New(c, path).RLock }, write},
-	{"reentrant", "", enters, enters},
-	{"semaphore", "/queue", permit, permit},
-	{"several", "", several, several},
-	{"leader", "", leads, leads},
+	{"write", "", write, write, 2},
+	{"read", "", func(c *zklocks.Conn, path string) acquire { return rwlock.New(c, path).RLock }, write, 2},
+	{"reentrant", "", enters, enters, 2},
+	{"semaphore", "/queue", permit, permit, 3},
+	{"several", "", several, several, 2},
+	{"leader", "", leads, leads, 2},
 }
 
 func write(c *zklocks.Conn, path string) acquire  { return rwlock.New(c, path).Lock }
