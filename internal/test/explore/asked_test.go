@@ -14,13 +14,13 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// otherWord is what is written into a node and asks for nothing.
+// otherWord is data that are not a request to release.
 const otherWord = "written by hand"
 
-// requests is what is known of the requests to release that the nemesis has made.
+// requests records the requests to release that the nemesis has made.
 type requests struct {
-	made  map[string]bool  // claims of which a node may have been asked, see asking
-	since map[string]int64 // by the path of a node that contains a request: since when it surely does
+	made  map[string]bool  // claims with a node that may have been asked, see asking
+	since map[string]int64 // by the path of a node that contains a request: since when it certainly does
 }
 
 func newRequests() requests {
@@ -53,9 +53,10 @@ func (l *ledger) wasAsked(s *stay) bool {
 	return false
 }
 
-// unheardOf is a node of the hold with a request of which a holder must have heard that listens
-// since then, where nothing breaks; "" if there is none. Where a right was missing, the holder
-// hears when it has held for five seconds and about as long again.
+// unheardOf returns a node of the hold with a request of which the holder must have been notified,
+// if nothing breaks and ReleaseRequested was called before since; or "". If a right was missing,
+// the holder is notified after a recheck: the first after five seconds, each later one about twice
+// as late as the one before.
 func (w *world) unheardOf(s *stay, since int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +81,8 @@ func (w *world) unheardOf(s *stay, since int64) string {
 	return ""
 }
 
-// listens compares what a holder has heard that began to listen at an instant with what was asked.
+// listens checks the state of ReleaseRequested, which was called at since, against the requests
+// that were made.
 func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	if !open(requested) {
 		t.count("asked")
@@ -94,8 +96,8 @@ func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	}
 }
 
-// scribble writes into the node of a member: a request to release, as the library or Curator makes
-// it, or something else, or both.
+// scribble writes into a member's node: a request to release, as the library or Curator writes it,
+// or other data, or both.
 func (n *nemesis) scribble() {
 	line := n.inLine()
 	if len(line) == 0 {
@@ -103,7 +105,7 @@ func (n *nemesis) scribble() {
 	}
 	node := line[n.random.IntN(len(line))].path
 	if n.chance(2) {
-		node = line[0].path // it holds
+		node = line[0].path // the holder's node
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.session)
 	defer cancel()
@@ -114,14 +116,14 @@ func (n *nemesis) scribble() {
 	how := n.random.IntN(6)
 	n.writing(node)
 	if how > 1 {
-		defer n.asking(node)(false) // no leader is among the lockers, to be looked at for it
+		defer n.asking(node)(false) // done matters only for leaders, and none is among the lockers
 	}
 	n.say("ask", "%s is written to, in way %d", node, how)
 	clean := true // no other client writes into the node
 	switch how {
 	case 0:
 		writeInto(n.admin, node, otherWord)
-	case 1: // the member that had the name before
+	case 1: // the member that had the same name before
 		if err := n.request(ctx, n.admin, node, was.Czxid-1); !errors.Is(err, zk.ErrNoNode) && n.calm {
 			n.complain("a member that has gone is asked to release: %v", err)
 		}
@@ -129,7 +131,7 @@ func (n *nemesis) scribble() {
 		writeInto(n.admin, node, request)
 	case 3:
 		n.request(ctx, n.admin, node, was.Czxid)
-	case 4: // two at once, by one connection, so that both read before either writes
+	case 4: // two at once on one connection, so that both read before either writes
 		from := n.host().client().conn
 		n.atOnce(
 			func() { n.request(ctx, from, node, was.Czxid) },
@@ -146,7 +148,7 @@ func (n *nemesis) scribble() {
 	n.written(ctx, node, how, clean, isRequest(before), was)
 }
 
-// written looks at what has become of a node.
+// written checks the node after a write.
 func (n *nemesis) written(ctx context.Context, node string, how int, clean, wasAsked bool, was *zk.Stat) {
 	data, is, err := n.admin.Client().Get(node)
 	if err != nil || is.Czxid != was.Czxid {
@@ -181,7 +183,7 @@ func (n *nemesis) written(ctx context.Context, node string, how int, clean, wasA
 	}
 }
 
-// request asks a member as a program does.
+// request calls RequestRelease.
 func (n *nemesis) request(ctx context.Context, from *zklocks.Conn, node string, token int64) error {
 	err := from.RequestRelease(ctx, zklocks.Member{Path: node, Token: token})
 	if n.calm && err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -190,14 +192,14 @@ func (n *nemesis) request(ctx context.Context, from *zklocks.Conn, node string, 
 	return err
 }
 
-// isRequest reports whether the data of a node ask its member to release.
+// isRequest reports whether the data of a node are a request to release.
 func isRequest(data []byte) bool {
 	first, _, _ := strings.Cut(string(data), "\n")
 	return first == request
 }
 
 func writeInto(from *zklocks.Conn, node, data string) {
-	_, _ = from.Client().Set(node, []byte(data), -1) // the member may have gone
+	_, _ = from.Client().Set(node, []byte(data), -1) // the node may have been deleted
 }
 
 func (n *nemesis) atOnce(calls ...func()) {
@@ -208,7 +210,7 @@ func (n *nemesis) atOnce(calls ...func()) {
 	all.Wait()
 }
 
-// askedCalmly is a calm world, in which holds last for long enough to hear.
+// askedCalmly is a calm world in which holds last long enough to be notified.
 func askedCalmly(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	calm(p, r)

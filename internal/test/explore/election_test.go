@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// election is a candidate. Half of all terms are those of a Run: its function holds until the
-// worker releases the term, or goes on when that is lost, and then Run is canceled.
+// election is a candidate. Half of all terms are terms of Run: its function returns when the worker
+// releases the term, or continues when the term is lost, and then Run is canceled.
 func election(world *world, e *leader.Election, path string) *lock {
 	return &lock{
 		path: path, dir: path, election: e,
@@ -35,7 +35,7 @@ func election(world *world, e *leader.Election, path string) *lock {
 			return &grip{held: h, kind: history.Exclusive, give: h.Release, proclaim: proclaimer(e, h)}, nil
 		},
 		members: e.Queue,
-		part:    func(*worker) (*part, bool) { return nil, false }, // an Election is no Locker
+		part:    func(*worker) (*part, bool) { return nil, false }, // an Election is not a Locker
 	}
 }
 
@@ -68,8 +68,8 @@ func elected(ctx context.Context, world *world, e *leader.Election) (*grip, erro
 	}
 }
 
-// A position is what Leader and Observe show: a term, and how often its leader has proclaimed. No
-// position comes after a larger one.
+// A position is what Leader and Observe show: a term, and how often its leader has proclaimed.
+// Positions only grow.
 type position struct {
 	token int64 // 0: there is no leader
 	said  int
@@ -77,8 +77,8 @@ type position struct {
 
 func (p position) String() string { return fmt.Sprintf("%d/%d", p.token, p.said) }
 
-// positionOf is the position that a leader is shown in. asked: it was asked to release, and
-// how often it has proclaimed is not known.
+// positionOf returns the position in which a leader is shown. asked reports that it was asked to
+// release, so the number of its proclamations is unknown.
 func (w *world) positionOf(m zklocks.Member) (p position, asked bool) {
 	p.token = m.Token
 	var said position
@@ -90,13 +90,13 @@ func (w *world) positionOf(m zklocks.Member) (p position, asked bool) {
 	return p, m.ReleaseRequested
 }
 
-// request is the first line of what the node of a member contains that is asked to release.
+// request is the first line of a node's data if its member is asked to release.
 const request = "__REVOKE__"
 
-// A shown is a view that Observe has yielded, until it yielded the next.
+// A shown is a view of Observe, until the next view.
 type shown struct {
 	position
-	none, asked, current bool // none: nothing was yielded yet
+	none, asked, current bool // none: no view yet
 	begun, from, until   int64
 	who                  string
 }
@@ -108,12 +108,13 @@ func (s shown) String() string {
 	return fmt.Sprintf("%v (current: %v, asked to release: %v)", s.position, s.current, s.asked)
 }
 
-// A viewer follows the leader of a path from one host until the end, by one Observe after another.
+// A viewer follows the leader of a path from one host until the end, by successive calls of
+// Observe.
 type viewer struct {
 	host *host
 	path int
-	seen position // the largest that was current
-	left bool     // and then there was no leader
+	seen position // the largest position that was current
+	left bool     // after that there was no leader
 
 	mu   sync.Mutex
 	last shown
@@ -148,17 +149,17 @@ func (v *viewer) run(ctx context.Context) {
 		v.ends()
 		cancel()
 		if (w.comes || failed) && !c.closing() {
-			time.Sleep(between(r, time.Millisecond, w.session)) // virtual: leaders come and go meanwhile
+			time.Sleep(between(r, time.Millisecond, w.session)) // virtual: leaders change meanwhile
 			continue
 		}
-		select { // the connection was closed under it: the next one comes in a moment
+		select { // the connection was closed: its successor comes in a moment
 		case <-c.replaced:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// begins: Observe is called.
+// begins is called right before Observe.
 func (v *viewer) begins() {
 	now := v.host.world.clock.now()
 	v.mu.Lock()
@@ -167,7 +168,7 @@ func (v *viewer) begins() {
 	v.last = shown{none: true, begun: now, from: now, who: v.host.name}
 }
 
-// ends: the loop is left.
+// ends is called when the loop was left.
 func (v *viewer) ends() {
 	w := v.host.world
 	v.mu.Lock()
@@ -176,16 +177,16 @@ func (v *viewer) ends() {
 	v.last = shown{none: true, begun: math.MaxInt64}
 	v.mu.Unlock()
 	if last.begun == math.MaxInt64 {
-		return // it has ended
+		return // the loop has ended
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.shown[w.paths[v.path]] = append(w.shown[w.paths[v.path]], last)
 }
 
-// yields looks at a view. Each differs from the one before; one that is not current shows the
-// leader of that, and so is not the first; and those that are current never go back, from one
-// Observe to the next, for a quorum is asked before each connection is read from.
+// yields checks a view. It must differ from the view before. If it is not current, it must show the
+// last leader, so it cannot be the first. Current views must never go back, also from one Observe
+// to the next, because a quorum request precedes the reads on each connection.
 func (v *viewer) yields(view leader.View, err error) (last shown) {
 	w := v.host.world
 	bad := func(format string, args ...any) {
@@ -230,15 +231,15 @@ func (v *viewer) yields(view leader.View, err error) (last shown) {
 	return last
 }
 
-// shows reports whether the position is shown at the moment, as current.
+// shows reports whether the view shows the position now, as current.
 func (v *viewer) shows(p position) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.last.current && !v.last.asked && v.last.position == p
 }
 
-// lastWords: when all faults are over all viewers of a path hear what a leader proclaims, and then
-// that there is none. Changes may be left out, but never the last.
+// lastWords: when all faults have ended, all viewers of a path must see what a leader proclaims,
+// and then that there is no leader. Views may be skipped, but never the last.
 func (w *world) lastWords(path int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -263,7 +264,7 @@ func (w *world) lastWords(path int) {
 	w.allSee(path, position{})
 }
 
-// allSee waits until all viewers of a path have shown a position.
+// allSee waits until all viewers of a path show a position.
 func (w *world) allSee(path int, p position) {
 	deaf := slices.DeleteFunc(slices.Clone(w.viewers), func(v *viewer) bool { return v.path != path })
 	for end := time.Now().Add(20*w.session + 2*w.length); ; time.Sleep(w.hearing()) { // virtual: they hear of it
@@ -286,12 +287,12 @@ type named struct {
 	who    string
 }
 
-// ask asks for the leader of a path from one host, again and again until the end.
+// ask calls Leader for a path from one host, repeatedly until the end.
 func (h *host) ask(path int) {
 	w := h.world
 	r := rand.New(rand.NewPCG(w.seed, 1<<20))
 	for time.Now().Before(w.end) {
-		time.Sleep(between(r, time.Millisecond, w.session/4)) // virtual: others lead meanwhile
+		time.Sleep(between(r, time.Millisecond, w.session/4)) // virtual: leaders change meanwhile
 		ctx, cancel := context.WithDeadline(context.Background(), w.end)
 		called := w.clock.now()
 		c := h.client()
@@ -314,7 +315,7 @@ func (h *host) ask(path int) {
 	}
 }
 
-// request asks a leader to release, as a program does that has been told of it.
+// request asks a leader that was shown to release.
 func (h *host) request(m zklocks.Member) {
 	w, c := h.world, h.client()
 	ctx, cancel := context.WithDeadline(context.Background(), w.end.Add(patience))
@@ -327,8 +328,8 @@ func (h *host) request(m zklocks.Member) {
 	}
 }
 
-// former are the leaders that were named to hosts that asked after another candidate had begun to
-// lead, or with less than they had proclaimed by then.
+// former returns the leaders that Leader has returned although, before the call, another candidate
+// had begun to lead or the leader had proclaimed more.
 func (l *ledger) former(path string) (former []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -351,10 +352,9 @@ func (l *ledger) former(path string) (former []finding) {
 	return former
 }
 
-// stale are the views that were current for longer than a session timeout after another candidate
-// had been told that it leads, or after the leader had been told that it has proclaimed more: until
-// then a quorum must have told of that. That there is no leader is stale when one has led for as
-// long.
+// stale returns the views that were current for longer than a session timeout after another
+// candidate was granted the lead, or after a Proclaim had returned: a quorum must have shown that
+// by then. A view without a leader is stale if a leader has led for that long.
 func (l *ledger) stale(path string, timeout time.Duration) (stale []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -386,8 +386,8 @@ func (l *ledger) stale(path string, timeout time.Duration) (stale []finding) {
 	return stale
 }
 
-// unseen are the views that show something else than what there has been for a while and still is.
-// It is for worlds in which nothing breaks but that nodes are deleted.
+// unseen returns the views that differ from a state that has lasted for a while. It is for worlds
+// in which only nodes are deleted.
 func (w *world) unseen(path string) (unseen []finding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -410,27 +410,27 @@ func (w *world) unseen(path string) (unseen []finding) {
 	return unseen
 }
 
-// viewing is what a change may take until it is seen where nothing else breaks: an event, and a few
+// viewing is how long a change may take to be shown if nothing else breaks: an event, and a few
 // requests.
 func (p plan) viewing() time.Duration { return 2*p.hearing() + 16*p.latency }
 
-// A period is a time for which all servers have the same leader, and its node the same data.
+// A period is a time during which all servers have the same leader, with the same data.
 type period struct {
 	position
 	claim            string
-	called, from, to int64 // the call that it begins with, the return of that, and the next call
+	called, from, to int64 // the call with which it begins, the return of that call, and the next call
 }
 
-// A span of time, from the call of a request that the nemesis makes to the return.
+// A span is the time from a request of the nemesis to its return.
 type span struct{ begin, end int64 }
 
-// A saying is what a leader has proclaimed, and when it was told so.
+// A saying is what a leader has proclaimed, and when Proclaim returned.
 type saying struct {
 	position
 	at int64
 }
 
-// candidates counts how many campaign or lead. Where none does there is no leader.
+// candidates counts the candidates and leaders. Without any there is no leader.
 func (l *ledger) candidates(path string, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -455,7 +455,7 @@ func (l *ledger) states(s *stay, said int, called int64) {
 	l.periods[s.Path] = append(l.periods[s.Path], s.period)
 }
 
-// says is called right before a leader proclaims; what it returns, afterwards.
+// says is called right before a Proclaim, and the returned function right after it.
 func (l *ledger) says(s *stay, said int) (after func(done bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -478,8 +478,8 @@ func (s *stay) endPeriod(at int64) {
 	}
 }
 
-// asking is called right before the member of a node is asked to release; what it returns,
-// afterwards.
+// asking is called right before the member of a node is asked to release, and the returned function
+// right after it.
 func (l *ledger) asking(node string) (after func(done bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -497,7 +497,8 @@ func (l *ledger) asking(node string) (after func(done bool)) {
 	}
 }
 
-// isAsked reports whether a hold that has begun so long ago was asked to release, also so long ago.
+// isAsked reports whether a hold that began at least so long ago was asked to release at least so
+// long ago.
 func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -506,8 +507,8 @@ func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 }
 
 // tolerated reports whether a call at some paths, made at an instant, may return the error: the
-// kind of the world says so, or a right was missing meanwhile. Callers share a watch that is being
-// set, so one that comes right behind shares its refusal.
+// kind of the world allows it, or a right was missing meanwhile. Callers share a watch that is
+// being set, so a call right after that may share the refusal.
 func (w *world) tolerated(called int64, err error, paths ...string) bool {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return slices.ContainsFunc(paths, func(path string) bool { return w.isForbidden(path, called-int64(w.hearing())) }) && strings.Contains(err.Error(), ": it takes ")
@@ -515,7 +516,7 @@ func (w *world) tolerated(called int64, err error, paths ...string) bool {
 	return err != nil && w.kind.tolerates != nil && w.kind.tolerates(err)
 }
 
-// tolerated is that of a call on a hold.
+// tolerated is tolerated for a call on the hold.
 func (t *tenure) tolerated(err error) bool {
 	return t.world.tolerated(t.stay.Acquired, err, t.lock.paths()...)
 }
@@ -527,7 +528,7 @@ func (l *ledger) isForbidden(path string, since int64) bool {
 	return slices.ContainsFunc(l.forbidden[path], func(s *span) bool { return s.end > since })
 }
 
-// forbids is called right before a right is taken away at a path; what it returns, when that is
+// forbids is called right before a right is revoked at a path, and the returned function when it is
 // restored.
 func (l *ledger) forbids(path string) (restored func()) {
 	l.mu.Lock()

@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// plainRun is how long a plain `go test` explores. It is real time; each seed is virtual time.
+// plainRun is how long a plain `go test` explores, in real time; each seed runs in virtual time.
 const plainRun = 5 * time.Second
 
-// A campaign is what a run is asked for, and what it has come to.
+// A campaign is the parameters and the results of a run.
 type campaign struct {
-	length time.Duration // of real time: no seed begins after it
-	first  uint64        // the first seed, and so on upwards
-	only   bool          // the first again and again, until it fails
-	jobs   int           // seeds at a time
-	stop   bool          // at the first that fails
+	length time.Duration // real time; no seed begins after it
+	first  uint64        // the first seed; the others follow
+	only   bool          // repeat the first seed until it fails
+	jobs   int           // seeds at the same time
+	stop   bool          // stop at the first failure
 	step   uint64        // from seed to seed
-	kind   string        // of all worlds; empty: any
+	kind   string        // kind of all worlds; empty: any
 
 	mu      sync.Mutex
 	next    uint64
@@ -37,7 +37,7 @@ type campaign struct {
 	tally   map[string]int
 	faults  map[string]int
 	worlds  map[string]int // by kind
-	struck  map[string]int // those of them in which its strike has struck
+	struck  map[string]int // of these, the worlds in which the strike has happened
 }
 
 func fromEnv(t *testing.T) *campaign {
@@ -77,7 +77,7 @@ func parse[T any](t *testing.T, name string, to *T, read func(string) (T, error)
 	}
 }
 
-// TestExplore plays seeds until its time is over. It must find nothing.
+// TestExplore plays seeds until its time has passed. It must find nothing.
 func TestExplore(t *testing.T) {
 	c := fromEnv(t)
 	began := time.Now()
@@ -93,13 +93,13 @@ func TestExplore(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Log(c.table(took))
-	// One that is to stop at a finding judges a mutant, which is not found when worlds are slower.
+	// A run that stops at a finding is for a mutant, which is not found if worlds are slower.
 	if c.length > 30*time.Second && !c.only && !c.stop && c.kind == "" && !c.failed {
 		c.meaning(t)
 	}
 }
 
-// begin is the next seed; false: the time is over.
+// begin returns the next seed, or false if the time has passed.
 func (c *campaign) begin(began time.Time) (seed uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,8 @@ func (c *campaign) begin(began time.Time) (seed uint64, ok bool) {
 
 func (c *campaign) play(t *testing.T, seed uint64) {
 	p := draw(seed)
-	// A deadlock in the bubble ends the program, and tests that hang are ended: then this line
-	// tells the seed.
+	// A deadlock in the bubble ends the program, and tests that hang are killed: this line then
+	// shows the seed.
 	fmt.Fprintf(os.Stderr, "%v\n", p)
 	synctest.Test(t, func(t *testing.T) {
 		r := play(t, p)
@@ -147,7 +147,7 @@ func (c *campaign) add(r *result) {
 	}
 }
 
-// save writes all holds and all that the nemesis did, a line of JSON each.
+// save writes all holds and all actions of the nemesis, each as a line of JSON.
 func (r *result) save(t *testing.T) string {
 	f, err := os.CreateTemp("", fmt.Sprintf("explore-%d-*.jsonl", r.plan.seed))
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *result) save(t *testing.T) string {
 	return f.Name()
 }
 
-// table is what was done, and what it cost.
+// table returns what was done, and its cost.
 func (c *campaign) table(took time.Duration) string {
 	var b strings.Builder
 	for _, m := range []map[string]int{c.faults, c.tally} {
@@ -186,10 +186,10 @@ func (c *campaign) table(took time.Duration) string {
 	return b.String()
 }
 
-// fewWorlds of a kind may all be without its fault, by chance.
+// fewWorlds of a kind may all lack its fault, by chance.
 const fewWorlds = 10
 
-// meaning fails a run in which something that it is about did not happen.
+// meaning fails a run in which something that it must cover did not happen.
 func (c *campaign) meaning(t *testing.T) {
 	for _, what := range []string{
 		"exclusive", "shared", "permits", "canceled", "busy", "lost", "downgraded", "re-entered", "verified", "written", "written in vain", "resized",

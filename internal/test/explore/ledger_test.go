@@ -18,9 +18,9 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A clock gives each event an instant of its own: virtual time in nanoseconds since the world
-// began, pushed on by one where several events share an instant of the bubble. Its order is that in
-// which the events happen.
+// A clock gives each event a unique instant: virtual time in nanoseconds since the world began,
+// plus one for each further event at the same instant of the bubble. The order of the instants is
+// the order of the events.
 type clock struct {
 	start time.Time
 	last  atomic.Int64
@@ -36,7 +36,7 @@ func (c *clock) now() int64 {
 	}
 }
 
-// held is what the holds of all recipes have in common.
+// held is the common part of the holds of all recipes.
 type held interface {
 	Held() bool
 	Lost() <-chan struct{}
@@ -50,32 +50,32 @@ type held interface {
 	Verify(context.Context) error
 }
 
-// A ledger knows which workers are inside which lock, and writes the history.
+// A ledger records which workers are inside which lock, and writes the history.
 type ledger struct {
 	clock *clock
 	rec   *history.Recorder
-	lone  bool          // there is one worker, and each of its calls is waited for
-	calm  bool          // no hold is lost but where its node is deleted
-	news  time.Duration // how long before a grant a node may have been deleted, where nothing else breaks
+	lone  bool          // there is one worker, and each of its calls is awaited
+	calm  bool          // no hold is lost unless its node is deleted
+	news  time.Duration // how long before a grant a node may have been deleted, if nothing else breaks
 
 	mu        sync.Mutex
 	inside    map[string][]*stay
-	ended     map[int64]int           // how often the nemesis has ended a session at the server
-	heard     map[int64]time.Duration // the shortest timeout of a session of which its host has heard
-	deleted   map[string]bool         // claims of which the nemesis deletes a node, see claimOf
-	gone      map[string]int64        // when it had deleted one
-	doomed    map[string]bool         // those by which none may hold any more
-	waited    map[string]int64        // when a claim was seen to wait
+	ended     map[int64]int           // how often the nemesis has expired a session at the server
+	heard     map[int64]time.Duration // the shortest timeout of a session that its host has received
+	deleted   map[string]bool         // claims with a node that the nemesis deletes, see claimOf
+	gone      map[string]int64        // when it had deleted the node
+	doomed    map[string]bool         // nodes with which nobody may hold from now on
+	waited    map[string]int64        // when a claim was seen waiting
 	worn      map[string]string       // by path, the claim after which its directory should be deleted
 	visits    map[string][]*visit
 	written   map[string][]write
-	shown     map[string][]shown // views of leaders, see view
-	named     map[string][]named // leaders that were asked for, see ask
+	shown     map[string][]shown // views of leaders, see viewer
+	named     map[string][]named // results of Leader, see ask
 	said      map[string][]saying
 	periods   map[string][]*period
-	vacant    map[string]*period // the last one without a candidate, if it goes on
-	campaigns map[string]int     // how many campaign or lead
-	struck    map[string][]span  // what the nemesis does to the nodes of a claim, or a host that asks it to release
+	vacant    map[string]*period // the present period without a candidate
+	campaigns map[string]int     // number of candidates and leaders
+	struck    map[string][]span  // what the nemesis does to the nodes of a claim, or when a host asks it to release
 	asked     map[string]int64   // when a claim had been asked to release
 	forbidden map[string][]*span // when rights were missing at a path
 	entered   map[string]int64   // since when a claim holds, by idOf
@@ -85,38 +85,38 @@ type ledger struct {
 	requests requests
 }
 
-// A write is one that was made under an exclusive hold, by Multi. Those of a lock come in the order
-// of their tokens, also under holds that the nemesis took away.
+// A write was made under an exclusive hold, by Multi. The writes of a lock must be in the order of
+// their tokens, also under holds that the nemesis has ended.
 type write struct {
 	zxid, token, at int64
 	who             string
 }
 
-// A finding is one thing that must not happen.
+// A finding is a violation.
 type finding struct {
 	at   int64
 	text string
 }
 
-// A stay is one hold, from the return of the acquiring call.
+// A stay is a hold at one path, from the return of the acquiring call.
 type stay struct {
 	history.Hold
 	hold    held
 	session int64
 	span    *history.Span
-	sure    int64 // the last instant at which it was certain that the lock was held
-	tainted bool  // the nemesis took the node or the session away at the server
+	sure    int64 // the last instant at which the lock was certainly held
+	tainted bool  // the nemesis deleted the node or expired the session at the server
 	visit   *visit
-	news    []<-chan struct{} // Lost, and Done of a context, taken at the beginning; empty if they were not asked for
-	beside  []*stay           // those of the same hold at other paths
-	over    bool              // a call has begun that may end it
-	period  *period           // of a leader, the last one
+	news    []<-chan struct{} // Lost, and Done of a context, if they were called at the beginning
+	beside  []*stay           // the stays of the same hold at other paths
+	over    bool              // a call that may end the hold has begun
+	period  *period           // the last period of a leader
 }
 
-// all are the stays of the hold.
+// all returns the stays of the hold.
 func (s *stay) all() []*stay { return append([]*stay{s}, s.beside...) }
 
-// part takes the stay at a path from those of a hold; others are the rest.
+// part returns the stay at a path of a hold, and the others.
 func (s *stay) part(path string) (one, others *stay) {
 	all := s.all()
 	i := slices.IndexFunc(all, func(s *stay) bool { return s.Path == path })
@@ -149,10 +149,10 @@ func (l *ledger) complainLocked(format string, args ...any) {
 	l.found = append(l.found, finding{l.clock.now(), fmt.Sprintf(format, args...)})
 }
 
-// nodeOf is the node that a hold's guard checks.
+// nodeOf returns the node that a hold's guard checks.
 func nodeOf(h held) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }
 
-// parsed is the node of a path.
+// parsed returns the parsed name of the node.
 func parsed(path string) znode.Node {
 	n, _ := znode.Parse(path[strings.LastIndexByte(path, '/')+1:],
 		znode.Read, znode.Write, znode.Lock, znode.Permit, znode.CuratorRead, znode.CuratorWrite, znode.KazooRead, znode.KazooLock)
@@ -161,14 +161,15 @@ func parsed(path string) znode.Node {
 
 func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// claimOf is what the nodes that were made at once have in common, and those that replace them.
+// claimOf returns what is common to nodes that were created together, and to nodes that replace
+// them.
 func claimOf(path string) string { return dirOf(path) + "/" + parsed(path).ID }
 
 func isExclusive(k znode.Kind) bool {
 	return k == znode.Write || k == znode.Lock || k == znode.CuratorWrite || k == znode.KazooLock
 }
 
-// listen takes channels by which a holder hears of the loss: Lost, that of a context, or both.
+// listen returns channels that notify a holder of the loss: Lost, Done of a context, or both.
 func listen(h held, r *rand.Rand) (news []<-chan struct{}) {
 	which := r.IntN(3)
 	if which != 0 {
@@ -180,7 +181,7 @@ func listen(h held, r *rand.Rand) (news []<-chan struct{}) {
 	return news
 }
 
-// unaware reports whether a holder that waits for such a channel has not heard.
+// unaware reports whether such a channel is open.
 func unaware(news []<-chan struct{}) bool { return slices.ContainsFunc(news, open) }
 
 func open(c <-chan struct{}) bool {
@@ -192,14 +193,14 @@ func open(c <-chan struct{}) bool {
 	}
 }
 
-// wrote notes a write that the server has done.
+// wrote records a write that the server has executed.
 func (l *ledger) wrote(path string, zxid int64, s *stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written[path] = append(l.written[path], write{zxid, s.Token, l.clock.now(), s.Who})
 }
 
-// overtaken are the writes that came behind one with a larger token.
+// overtaken returns the writes that came after a write with a larger token.
 func (l *ledger) overtaken(path string) (late []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,8 +217,8 @@ func (l *ledger) overtaken(path string) (late []finding) {
 
 func excludes(a, b history.Kind) bool { return a == history.Exclusive || b == history.Exclusive }
 
-// enter notes a hold whose acquiring call has returned just now. With ask it is compared with all
-// others inside: of two that exclude each other one must say that it is not held.
+// enter records a hold whose acquiring call has just returned. With ask it compares the hold with
+// all others inside: of two that exclude each other, one must report that it is not held.
 func (l *ledger) enter(s *stay, ask bool) {
 	for _, s := range s.all() {
 		l.enterOne(s, ask)
@@ -235,7 +236,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	if l.entered[idOf(node)] == 0 {
 		l.entered[idOf(node)] = s.Acquired
 	}
-	if s.Called != 0 && l.doomed[claimOf(node)] { // one that is downgraded holds already
+	if s.Called != 0 && l.doomed[claimOf(node)] { // a downgraded hold held before
 		l.complainLocked("%s: %v holds by %s, which was deleted while it waited, or another node of its claim", s.Path, s.Hold, node)
 	}
 	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
@@ -275,7 +276,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	l.inside[s.Path] = append(l.inside[s.Path], s)
 }
 
-// look asks the hold, and remembers until when it was certain.
+// look calls Held, and records until when the hold was certain.
 func (l *ledger) look(s *stay) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -291,18 +292,18 @@ func (l *ledger) look(s *stay) bool {
 	return true
 }
 
-// isTainted reports whether the nemesis took the stay away at the server, or is about to.
+// isTainted reports whether the nemesis has ended the stay at the server, or is about to.
 func (l *ledger) isTainted(s *stay) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(s.all(), func(s *stay) bool { return s.tainted || l.deleted[claimOf(nodeOf(s.hold))] })
 }
 
-// lastNumber is that from which on the numbers of a directory may repeat.
+// lastNumber is the sequence number from which on the numbers of a directory may repeat.
 const lastNumber = 1<<31 - 1<<20
 
-// leave is called right before a call that may end the hold. What it returns is called afterwards:
-// held says that the call proves that the lock was held when it began.
+// leave is called right before a call that may end the hold, and the returned function after it:
+// held means that the call proves that the lock was held when it began.
 func (l *ledger) leave(s *stay) (after func(held bool)) {
 	var all []func(bool)
 	for _, s := range s.all() {
@@ -335,9 +336,8 @@ func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 	}
 }
 
-// takeAway is called before the nemesis takes holds away at the server: from then on the next
-// waiter may hold before the old holder can hear of it, which no lock can prevent. It returns the
-// stays.
+// takeAway is called before the nemesis ends holds at the server, and returns the stays. From then
+// on the next waiter may hold before the old holder can be notified, which no lock can prevent.
 func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -360,7 +360,7 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	return taken
 }
 
-// leaveIt is called when the nemesis could not take away what takeAway had returned.
+// leaveIt is called if the nemesis could not end the stays that takeAway has returned.
 func (l *ledger) leaveIt(session int64, taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -372,8 +372,8 @@ func (l *ledger) leaveIt(session int64, taken []*stay) {
 	}
 }
 
-// expire has the servers end a session, and returns the stays that it takes away. ok is whether
-// there was such a session, and a leader.
+// expire makes the servers expire a session, and returns its stays. ok reports whether there was
+// such a session, and a leader.
 func (w *world) expire(session int64) (taken []*stay, ok bool) {
 	taken = w.takeAway(session, "")
 	if ok = w.ensemble.Expire(session); !ok {
@@ -382,7 +382,7 @@ func (w *world) expire(session int64) (taken []*stay, ok bool) {
 	return taken, ok
 }
 
-// hear is called when a host has read which timeout a server grants to its session.
+// hear is called when a host has received the timeout that a server grants to its session.
 func (l *ledger) hear(session int64, granted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -391,11 +391,10 @@ func (l *ledger) hear(session int64, granted time.Duration) {
 	}
 }
 
-// expired is called at the instant at which a session has ended, with the timeout that the leader
-// has counted. If that is shorter than all of which the host has heard, a member has granted it in
-// answer to a handshake, and the answer was lost or is under way: the loss of what the host holds
-// is one that no holder can know. A waiter hears of the end later than that, for all news take
-// time.
+// expired is called when a session has expired, with the timeout that the leader applied. If that
+// is shorter than all timeouts that the host has received, a member has granted it in a handshake
+// whose answer was lost or is under way: no holder can detect that loss in time. A waiter is
+// notified of the expiry later, because each event takes time.
 func (w *world) expired(session int64, counted time.Duration) {
 	w.ledger.mu.Lock()
 	heard := w.heard[session]
@@ -406,22 +405,24 @@ func (w *world) expired(session int64, counted time.Duration) {
 	}
 }
 
-// took is called when the nemesis has deleted a node: a server that is asked from now on knows.
+// took is called when the nemesis has deleted a node: a server that is asked from now on reports
+// that.
 func (l *ledger) took(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone[claimOf(node)] = l.clock.now()
 }
 
-// isGone reports whether a node of the hold is known to be deleted.
+// isGone reports whether a node of the hold was certainly deleted.
 func (l *ledger) isGone(s *stay) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] != 0 })
 }
 
-// unheard looks for holders that listen and have not heard, some time after a node of their hold
-// was deleted while no other thing broke, and for other nodes of the hold, which its loss deletes.
+// unheard searches for holders that have not been notified some time after a node of their hold was
+// deleted, if nothing else broke. It also searches for other nodes of the hold, which its loss must
+// delete.
 func (w *world) unheard(taken []*stay) {
 	left := w.left()
 	w.mu.Lock()
@@ -441,7 +442,7 @@ func (w *world) unheard(taken []*stay) {
 	}
 }
 
-// waiting notes which claims wait: they are granted later than now.
+// waiting records which claims wait: their grants must be later than now.
 func (w *world) waiting() {
 	at := w.clock.now()
 	left := w.left()
@@ -460,9 +461,9 @@ func (w *world) waiting() {
 	}
 }
 
-// swap has the stay go on under another hold of the same owner.
+// swap continues the stay under another hold of the same owner.
 func (l *ledger) swap(s *stay, h held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.hold, s.news = h, nil // the other one has been released: its Lost stays open
+	s.hold, s.news = h, nil // the previous hold was released: its Lost remains open
 }

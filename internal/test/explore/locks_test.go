@@ -21,43 +21,43 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// A lock is one value of a recipe at one path, with the ways in that the recipe has.
+// A lock is a value of a recipe at a path, with the methods of the recipe.
 type lock struct {
-	path, dir string // dir: where the nodes are
+	path, dir string // dir: the directory of the nodes
 	take      func(ctx context.Context, w *worker) (*grip, error)
 	members   func(ctx context.Context) ([]zklocks.Member, error)
-	election  *leader.Election              // nil: it is of another recipe
-	part      func(w *worker) (*part, bool) // as one of several locks that are taken together
-	beside    []string                      // the paths of the others, if it is several
+	election  *leader.Election              // nil: another recipe
+	part      func(w *worker) (*part, bool) // as a part of several locks that are acquired together
+	beside    []string                      // the paths of the other locks, if it is several
 }
 
-// paths are those of all its locks.
+// paths returns the paths of all its locks.
 func (l *lock) paths() []string { return append([]string{l.path}, l.beside...) }
 
-// A grip is a hold of any recipe, and what can be done with it.
+// A grip is a hold of any recipe, with its methods.
 type grip struct {
 	held
 	kind      history.Kind
 	permits   int
 	give      func(context.Context) error
-	downgrade func(context.Context) error // nil: not that kind
+	downgrade func(context.Context) error // nil: cannot be downgraded
 	again     func(context.Context) (*grip, error)
-	proclaim  func(ctx context.Context, data []byte) error // nil: it is no term of a leader
-	after     func()                                       // when all is over; nil: nothing
-	parts     []*part                                      // of a hold on several locks: all but the first
-	inner     *part                                        // the one of them that can be entered again; nil: none
-	beside    string                                       // what tells its path from that of the holds that it does not exclude, see mixed
+	proclaim  func(ctx context.Context, data []byte) error // nil: not a term of a leader
+	after     func()                                       // called at the end; may be nil
+	parts     []*part                                      // parts of a hold on several locks, except the first
+	inner     *part                                        // the part that can be entered again; may be nil
+	beside    string                                       // distinguishes its path from the path of holds that it does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
 type flavor struct {
 	name    string
-	rules   history.Rules // limits are the world's to add
+	rules   history.Rules // the world adds the limits
 	open    func(w *world, conn *zklocks.Conn, path string) *lock
-	handoff int // how often in a row writers hand the lock on
+	handoff int // maximal length of a series of handoffs
 }
 
-// flavors are dealt to the paths in turn.
+// flavors are assigned to the paths in turn.
 var flavors = []flavor{
 	{"rwlock", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path), path)
@@ -85,11 +85,11 @@ var flavors = []flavor{
 	}, 0},
 }
 
-// besides is behind the path of holds that exclude only each other, see mixed.
+// besides follows the path of holds that exclude only each other, see mixed.
 const besides = "#mutex"
 
-// mixed is a lock for reading and writing and a mutex in one directory. The mutex does not see the
-// readers, nor they it, so its holds are compared with each other only.
+// mixed is a read/write lock and a mutex in one directory. The mutex ignores the readers, and they
+// ignore it, so its holds are compared only with each other.
 func mixed(m *rwlock.RWMutex, alone *reentrant.Mutex, path string) *lock {
 	both, single := rw(m, path), mutex(alone, path)
 	return &lock{
@@ -176,8 +176,8 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 
 const (
 	firstPermits = 4
-	mostPermits  = 6 // of Resize
-	leastPermits = 3 // of Resize; a caller that asks for more may be refused, see wrongly
+	mostPermits  = 6 // in Resize
+	leastPermits = 3 // in Resize; a caller that asks for more may be refused, see wrongly
 )
 
 func permits(world *world, s *semaphore.Semaphore, path string) *lock {
@@ -203,13 +203,13 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 					agreed.Store(true)
 				}
 				called := world.clock.now()
-				had := agreed.Load() // before, or another worker's Resize would make a mismatch look wrong
+				had := agreed.Load() // read it before the call, or another worker's Resize would make a mismatch look wrong
 				h, err := how(ctx, n)
 				if errors.Is(err, semaphore.ErrMismatch) && world.resizes && !had {
-					resize = true // another value had set another number before this one looked
+					resize = true // another value had set another number before this value read it
 					continue
 				}
-				if errors.Is(err, semaphore.ErrTooMany) && (had || n <= firstPermits) { // otherwise it goes by firstPermits
+				if errors.Is(err, semaphore.ErrTooMany) && (had || n <= firstPermits) { // otherwise the value still expects firstPermits
 					w.count("too many")
 					world.refusedTo(refusal{path, n, called, world.clock.now()})
 				}
@@ -223,24 +223,24 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 		members: s.Queue,
 		part: func(w *worker) (*part, bool) {
 			n := 1 + w.random.IntN(leastPermits)
-			// Until this value has agreed, a Resize by another makes a mismatch.
+			// Until this value has agreed, another value's Resize causes a mismatch.
 			return &part{Locker: s.Locker(n), path: path, dir: path + "/queue", kind: history.Permits, permits: n}, agreed.Load() || !world.resizes
 		},
 	}
 }
 
-// A part is one of several locks that are taken together.
+// A part is a lock that is acquired together with others.
 type part struct {
 	zklocks.Locker
 	path, dir string
 	kind      history.Kind
 	permits   int
-	downgrade func(context.Context, *zklocks.Hold) error // nil: not that kind
-	again     func(context.Context) (*grip, error)       // nil: not that kind
-	after     func(*worker)                              // when all is over; nil: nothing
+	downgrade func(context.Context, *zklocks.Hold) error // nil: cannot be downgraded
+	again     func(context.Context) (*grip, error)       // nil: cannot be entered again
+	after     func(*worker)                              // called at the end; may be nil
 }
 
-// together are some of the locks as one, in any order.
+// together combines some of the locks, in any order.
 func together(w *worker, locks []*lock) *lock {
 	var parts []*part
 	for _, i := range w.random.Perm(len(locks)) {
@@ -303,7 +303,7 @@ func together(w *worker, locks []*lock) *lock {
 
 const mostTogether = 3
 
-// inOne is a hold on several locks as that on the one whose nodes are in dir.
+// inOne is a hold on several locks, seen as a hold on the lock in dir.
 type inOne struct {
 	held
 	dir string
@@ -320,21 +320,21 @@ func (h inOne) Guard(ops ...any) (mine []any) {
 
 // limits are the permits of each semaphore over time, for the checker.
 type limits struct {
-	turn chan struct{} // one Resize at a time, so that which number follows which is known
+	turn chan struct{} // one Resize at a time, so that the order of the numbers is known
 	all  map[string][]history.Limit
-	open map[string][]unheard // of numbers that may still come into force
+	open map[string][]unheard // numbers that may still be stored
 }
 
-// An unheard is a number of which no call has said that it came into force. Resize names the
-// version that it replaces: once the node has another, written later than at mzxid, it cannot.
-// Where no version is named, mzxid is larger than all.
+// An unheard is a number that no call has reported as stored. Resize names the version that it
+// replaces: once the node has another version, written after mzxid, the number cannot be stored. If
+// no version is named, mzxid is the maximum.
 type unheard struct {
 	index int // of the number
 	mzxid int64
 }
 
-// resize sets another number. Waiters go by it from then on, unless they may have missed the
-// event of this number, or, where it stands already, of the same one before.
+// resize sets another number. Waiters must follow it from then on, unless they may have missed the
+// event of this number, or of an equal number before.
 func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string, to int) error {
 	err := w.resizeBy(ctx, path, to, true, func() error { return s.Resize(ctx, to) })
 	if err == nil && !w.isForbidden(path, 0) {
@@ -343,9 +343,9 @@ func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string,
 	return err
 }
 
-// resizeBy sets another number. A change that fails may still come into force, at any time from
-// then on, and ends no number; the next write that is answered ends it, if it names the version
-// that it replaces. One that the server refuses does not come into force.
+// resizeBy sets another number. If the call fails, the number may be stored at any time from then
+// on; the next write that is answered prevents that, if it names the version that it replaces. A
+// number that the server refuses is not stored.
 func (w *world) resizeBy(ctx context.Context, path string, to int, versioned bool, by func() error) error {
 	select {
 	case w.limits.turn <- struct{}{}:
@@ -354,7 +354,7 @@ func (w *world) resizeBy(ctx context.Context, path string, to int, versioned boo
 		return ctx.Err()
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // the library would send nothing
+		return ctx.Err() // the library would send no request
 	}
 	all := append(w.limits.all[path], history.Limit{Path: path, Permits: to, Since: w.clock.now(), Until: unknown})
 	w.limits.all[path] = all
@@ -391,7 +391,7 @@ func (w *world) resizeBy(ctx context.Context, path string, to int, versioned boo
 	return nil
 }
 
-// A refusal is one by ErrTooMany.
+// A refusal is an ErrTooMany.
 type refusal struct {
 	path       string
 	permits    int
@@ -404,7 +404,7 @@ func (l *ledger) refusedTo(r refusal) {
 	l.refusals = append(l.refusals, r)
 }
 
-// wrongly are the refusals of callers that asked for no more permits than there were, all the time.
+// wrongly returns the refusals of callers that asked for no more permits than there always were.
 func (w *world) wrongly() (wrong []finding) {
 	for _, r := range w.refusals {
 		fewer := func(l history.Limit) bool {
@@ -418,7 +418,7 @@ func (w *world) wrongly() (wrong []finding) {
 	return wrong
 }
 
-// number is the smallest that may be in force.
+// number returns the smallest number that may be stored.
 func (w *world) number(path string) int {
 	w.limits.turn <- struct{}{}
 	defer func() { <-w.limits.turn }()
@@ -431,10 +431,10 @@ func (w *world) number(path string) int {
 	return least
 }
 
-// unknown is the Until of a number of which no call has said that it came into force.
+// unknown is the Until of a number that no call has reported as stored.
 const unknown = math.MaxInt64
 
-// A balance counts what observers are notified of: each call and each hold ends once.
+// A balance counts observers' events: each call and each hold must end once.
 type balance struct{ called, failed, granted, ended atomic.Int64 }
 
 func (b *balance) observer() observe.Observer {

@@ -8,19 +8,19 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// A nemesis breaks one thing after another, and mends each after a while. Several are at work at
-// once; one of them alone breaks members, so that there is a quorum most of the time.
+// A nemesis injects one fault after another, and ends each after a while. Several run at the same
+// time; only one of them breaks members, so that there is a quorum most of the time.
 type nemesis struct {
 	*world
 	random  *rand.Rand
 	members bool
-	strike  func(*nemesis) // what it does instead of all else; nil: anything
-	taken   []*stay        // by the nodes that it has deleted
+	strike  func(*nemesis) // its only fault; nil: any fault
+	taken   []*stay        // the stays of nodes that it has deleted
 }
 
 func (n *nemesis) chance(of int) bool { return n.random.IntN(of) == 0 }
 
-// rage goes on until the workers begin no further cycle.
+// rage runs until the workers begin no further cycle.
 func (n *nemesis) rage() {
 	for {
 		pause := time.Duration(n.random.ExpFloat64() * float64(n.rest))
@@ -41,7 +41,7 @@ func (n *nemesis) rage() {
 	}
 }
 
-// while is how long a fault lasts: most are over before a session can end, some outlast it.
+// while returns how long a fault lasts: most end before a session can expire, some outlast it.
 func (n *nemesis) while() time.Duration {
 	if n.chance(5) {
 		return between(n.random, n.session/2, 2*n.session)
@@ -51,8 +51,8 @@ func (n *nemesis) while() time.Duration {
 
 func (n *nemesis) host() *host { return n.hosts[n.random.IntN(len(n.hosts))] }
 
-// For packets: what befalls the next request of a kind. By -127 a server says that it has dropped
-// the request, by -12 that it does not know the session.
+// Faults of packets, and the requests that they strike. -127 means that the server has dropped the
+// request, -12 that it does not know the session.
 var (
 	actions = []proxy.Action{
 		proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.HoldRequest, proxy.HoldReply, proxy.LoseRequest, proxy.LoseReply, proxy.Answer(-127), proxy.Answer(-12),
@@ -63,7 +63,7 @@ var (
 	}
 )
 
-// strikeHost breaks the network of one host, or one of its packets.
+// strikeHost breaks the network of a host, or one of its packets.
 func (n *nemesis) strikeHost() {
 	h := n.host()
 	d := n.while()
@@ -95,7 +95,7 @@ func (n *nemesis) strikeHost() {
 		defer over.Stop()
 		select {
 		case <-f.Fired():
-		case <-over.C: // no such request came
+		case <-over.C: // no such request was sent
 			return
 		}
 		n.say(what, "%s: %s", h.name, what)
@@ -106,7 +106,7 @@ func (n *nemesis) strikeHost() {
 	}
 }
 
-// strikeSession takes a session or a node away at the server, or the connection in the client.
+// strikeSession expires a session or deletes a node at the server, or closes a host's connection.
 func (n *nemesis) strikeSession() {
 	h := n.host()
 	c := h.client()
@@ -128,7 +128,7 @@ func (n *nemesis) strikeSession() {
 	}
 }
 
-// close closes the connection of a host, and gives it another one.
+// close closes the connection of a host, and gives it another.
 func (n *nemesis) close(h *host) {
 	n.say("close", "%s: its connection is closed", h.name)
 	c := h.client()
@@ -137,8 +137,8 @@ func (n *nemesis) close(h *host) {
 	c.closed = true
 	c.mu.Unlock()
 	if !closed {
-		_ = c.conn.Close()                                         // there may be no server to answer it
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the host is without a connection
+		_ = c.conn.Close()                                         // there may be no server to answer
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the host has no connection
 		h.connect()
 	}
 }
@@ -177,7 +177,7 @@ func (n *nemesis) strikeMember() {
 	}
 }
 
-// heal ends whatever a hand may have left.
+// heal ends all faults.
 func (w *world) heal() {
 	for _, h := range w.hosts {
 		h.net.heal()

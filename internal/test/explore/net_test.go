@@ -15,23 +15,23 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// A machine is the network of one host: a proxy on it, in front of all members.
+// A machine is the network of a host: a proxy in front of all members.
 type machine struct {
 	network *memnet.Network
 	name    string
 	latency time.Duration
 	packets *proxy.Proxy
-	addrs   []string // of the proxy, one for each member
+	addrs   []string // addresses of the proxy, one for each member
 	hear    func(session int64, granted time.Duration)
 }
 
-// servers makes the ensemble and lets its members listen.
+// servers starts the ensemble, whose members listen.
 func (w *world) servers() {
 	w.network = memnet.New()
 	w.ensemble = memzk.Start(memzk.Config{
 		Members: w.plan.members, Tick: w.plan.tick, Random: rand.New(rand.NewPCG(w.seed, 3)),
 		Phase: w.plan.phase, ContainerCheck: w.plan.reap,
-		SyncLimit: cmp.Or(w.sync, int(w.session/w.plan.tick)), // a session: a deposed leader answers for as long
+		SyncLimit: cmp.Or(w.sync, int(w.session/w.plan.tick)), // one session: a deposed leader answers for that long
 		Log:       func(text string) { w.say("", "server: %s", text) },
 		Expired:   w.expired,
 	})
@@ -44,11 +44,11 @@ func (w *world) servers() {
 func memberHost(m *memzk.Member) string { return fmt.Sprintf("zk%d", m.ID()) }
 func memberAddr(m *memzk.Member) string { return memberHost(m) + ":2181" }
 
-// accept has a member listen for clients, until refuse or the end of the network.
+// accept makes a member listen for clients, until refuse or the end of the network.
 func (w *world) accept(m *memzk.Member) {
 	l, err := w.network.Listen(memberAddr(m))
 	if err != nil {
-		panic(err) // there is one listener at a time
+		panic(err) // there is only one listener at a time
 	}
 	go func() { _ = m.Serve(l) }() // until l is closed
 	w.doors[m.ID()] = func() { l.Close() }
@@ -78,7 +78,7 @@ func (w *world) machine(name string, latency time.Duration) *machine {
 	return m
 }
 
-// connect waits for a session for as long as it takes.
+// connect waits for a session as long as it takes.
 func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
 	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := m.network.Host(m.name).DialContext(ctx, network, addr)
@@ -89,16 +89,16 @@ func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
 	}))
 }
 
-// A hearing is a connection of the client that tells what the client reads of the answer to its
-// handshake.
+// A hearing is a connection of the client that reports the session and the timeout in the answer to
+// its handshake.
 type hearing struct {
 	net.Conn
 	hear func(session int64, granted time.Duration)
-	head []byte // of the answer, up to the session
+	head []byte // of the answer, including the session
 }
 
-// Read reads. An answer begins with four bytes of length, the protocol's version, the timeout in
-// milliseconds and the session, 0 if that is over.
+// Read parses the answer, which begins with four bytes of length, the protocol version, the timeout
+// in milliseconds and the session, which is 0 if it has ended.
 func (c *hearing) Read(p []byte) (int, error) {
 	const end = 4 + 4 + 4 + 8
 	n, err := c.Conn.Read(p)
@@ -117,7 +117,7 @@ func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.An
 func (m *machine) out() memnet.Path { return m.network.OneWay(m.name, memnet.Any) }
 func (m *machine) in() memnet.Path  { return m.network.OneWay(memnet.Any, m.name) }
 
-// heal ends all faults of the network; what it costs to reach the members stays.
+// heal ends all faults of the network; the latency remains.
 func (m *machine) heal() {
 	m.all().Heal()
 	m.all().Delay(m.latency)

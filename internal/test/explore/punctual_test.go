@@ -9,35 +9,37 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// A visit is one acquisition, with what it takes to tell when it could have come. A hold that is
-// downgraded ends one and begins another.
+// A visit is an acquisition, with what determines its earliest grant. A downgrade ends a visit and
+// begins another.
 type visit struct {
 	kind                       history.Kind
 	permits                    int
 	token                      int64
 	called, acquired, released int64
-	sure                       int64 // the last instant at which it was certain that it holds, once it is over
+	sure                       int64 // the last instant at which it certainly held, once it has ended
 }
 
-// aheadOf reports whether v stands in the way of w for as long as it is not released.
+// aheadOf reports whether w must wait until v is released.
 func (v *visit) aheadOf(w *visit) bool {
 	before := v.token < w.token || v.token == w.token && v.acquired < w.acquired
 	return v != w && before && (excludes(v.kind, w.kind) || w.kind == history.Permits)
 }
 
-// slack is what a grant may take where nothing breaks: a few requests.
+// slack is how long a grant may take without faults: a few requests.
 const slack = 250 * time.Millisecond
 
-// hearing is what news of a deletion, and what follows from it, may take where nothing else breaks.
+// hearing is how long the notification of a deletion, and its consequences, may take if nothing
+// else breaks.
 func (p plan) hearing() time.Duration { return 20*time.Millisecond + 4*p.latency }
 
-// late are the acquisitions in a quiet world that have taken longer than those ahead have.
+// late returns the acquisitions in a quiet world that were granted later than the holds ahead
+// explain.
 func (l *ledger) late(path string) (late []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	visits := l.visits[path]
 	for _, w := range visits {
-		if w.called == 0 { // downgraded: it does not wait
+		if w.called == 0 { // downgraded: it did not wait
 			continue
 		}
 		var ahead []*visit
@@ -52,7 +54,7 @@ func (l *ledger) late(path string) (late []finding) {
 			room = firstPermits - w.permits
 		}
 		due := w.called
-		for _, v := range ahead { // from the one that leaves last on
+		for _, v := range ahead { // beginning with the last to leave
 			if room -= v.permits; room < 0 {
 				due = v.released
 				break
@@ -66,8 +68,8 @@ func (l *ledger) late(path string) (late []finding) {
 	return late
 }
 
-// overtaking are the readers of a quiet world that came while a writer was queued, and were granted
-// before it: they have joined a node ahead of it.
+// overtaking returns the readers of a quiet world that came while a writer was queued, and were
+// granted before it: they joined a node ahead of it.
 func (l *ledger) overtaking(path string) (early []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +88,7 @@ func (l *ledger) overtaking(path string) (early []finding) {
 	return early
 }
 
-// handedOn are the rows of writers that have handed their lock on more often than limit times.
+// handedOn returns the series of handoffs that were longer than limit.
 func (l *ledger) handedOn(path string, limit int) (often []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// inLine are the nodes of one lock, in the order of their numbers.
+// inLine returns the nodes of a lock, in the order of their sequence numbers.
 func (n *nemesis) inLine() []standing {
 	line := n.left()
 	slices.SortFunc(line, func(a, b standing) int { return int(parsed(a.path).Seq - parsed(b.path).Seq) })
 	return line
 }
 
-// hostOf is the host of a session, nil if it is another one's.
+// hostOf returns the host of a session, or nil.
 func (n *nemesis) hostOf(session int64) *host {
 	for _, h := range n.hosts {
 		if h.client().conn.Client().SessionID() == session {
@@ -33,7 +33,7 @@ func (n *nemesis) hostOf(session int64) *host {
 	return nil
 }
 
-// holder is the host of the first in line, any if there is none.
+// holder returns the host of the first node in the queue, or any host.
 func (n *nemesis) holder() *host {
 	if line := n.inLine(); len(line) > 0 {
 		if h := n.hostOf(line[0].session); h != nil {
@@ -59,8 +59,8 @@ func (n *nemesis) remove(s standing) bool {
 	return true
 }
 
-// doom deletes the node of a waiter and then those ahead of it, while its process hears nothing: it
-// must not hold.
+// doom deletes the node of a waiter and then the nodes ahead of it, while its process receives
+// nothing: the waiter must not hold.
 func (n *nemesis) doom() {
 	switch n.random.IntN(8) {
 	case 0:
@@ -75,14 +75,14 @@ func (n *nemesis) doom() {
 	}
 }
 
-// cutOff cuts the host's connection, and makes another one impossible until it is heard again.
+// cutOff cuts the host's connection, and prevents another until heard is called.
 func (n *nemesis) cutOff(h *host) (heard func()) {
 	h.net.all().Partition()
 	h.net.all().Cut()
 	return h.net.heal
 }
 
-// hold keeps a request of the host, or its answer and what comes behind.
+// hold delays a request of the host, or its reply and everything after it.
 func (n *nemesis) hold(h *host) (heard func()) {
 	action := []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.HoldReply}[n.random.IntN(3)]
 	op := []proxy.Op{proxy.ReadOp, proxy.ReadOp, proxy.ReadOp, proxy.ListOp, proxy.CreateOp}[n.random.IntN(5)]
@@ -94,7 +94,7 @@ func (n *nemesis) hold(h *host) (heard func()) {
 	return f.Cancel
 }
 
-// doomBy is doom with a way to have a host hear nothing; without an end of that it has not
+// doomBy is doom with a way to deafen a host. If the returned heard is nil, the strike has not
 // happened.
 func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	h := n.host()
@@ -107,7 +107,7 @@ func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	line := n.inLine()
 	i := slices.IndexFunc(line, func(s standing) bool { return s.session == session && s != line[0] })
 	if i < 0 {
-		time.Sleep(between(n.random, time.Millisecond, 50*time.Millisecond)) // virtual: a holder may go meanwhile
+		time.Sleep(between(n.random, time.Millisecond, 50*time.Millisecond)) // virtual: a holder may release meanwhile
 		return
 	}
 	n.say("doom", "%s: hears nothing, and what it waits by goes: %s", h.name, line[i].path)
@@ -118,7 +118,7 @@ func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 		n.remove(line[i])
 	}
 	if n.chance(3) {
-		time.Sleep(between(n.random, time.Millisecond, 2*n.stay)) // virtual: those ahead may go by themselves
+		time.Sleep(between(n.random, time.Millisecond, 2*n.stay)) // virtual: the holders ahead may release
 	} else {
 		for _, s := range line {
 			if slices.ContainsFunc(line, func(o standing) bool { return sameClaim(o.path, line[i].path) && isAhead(s.path, o.path) }) {
@@ -128,7 +128,7 @@ func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	}
 }
 
-// fires waits for a fault, for as long as a session lasts.
+// fires waits for a fault, at most for one session timeout.
 func (n *nemesis) fires(f *proxy.Fault) bool {
 	over := time.NewTimer(n.session)
 	defer over.Stop()
@@ -140,8 +140,8 @@ func (n *nemesis) fires(f *proxy.Fault) bool {
 	}
 }
 
-// condemn says that no hold by a node that was deleted just now is one, nor by those that were
-// created with it, if one of them all has nodes ahead that keep it from holding.
+// condemn records that nobody may hold with a node that was just deleted, nor with the nodes that
+// were created with it, if the nodes ahead of one of them keep it from holding.
 func (w *world) condemn(path string) {
 	left := w.left()
 	claim := []string{path}
@@ -157,8 +157,8 @@ func (w *world) condemn(path string) {
 	}
 }
 
-// isBlocked reports whether a node cannot hold for as long as none of those that are left goes, and
-// there are no more permits.
+// isBlocked reports whether a node cannot hold while none of the nodes in left is deleted and there
+// are no more permits.
 func isBlocked(path string, left []standing, permits int) bool {
 	kind := parsed(path).Kind
 	ahead := 0
@@ -175,13 +175,13 @@ func isAhead(path, of string) bool {
 	return dirOf(path) == dirOf(of) && parsed(path).Seq < parsed(of).Seq
 }
 
-// sameClaim reports whether two nodes were created at once, maybe in different directories.
+// sameClaim reports whether two nodes were created together, perhaps in different directories.
 func sameClaim(a, b string) bool { return idOf(a) == idOf(b) }
 
-// idOf is the id that nodes have in common that were created at once. Kazoo's names have no dashes.
+// idOf returns the id of nodes that were created together. Kazoo's names have no dashes.
 func idOf(path string) string { return strings.ReplaceAll(parsed(path).ID, "-", "") }
 
-// blocks: a mutex with kazoo's names does not see the readers.
+// blocks: a mutex with kazoo's names ignores readers.
 func blocks(ahead, behind znode.Kind) bool {
 	switch {
 	case behind == znode.KazooLock:
@@ -192,15 +192,15 @@ func blocks(ahead, behind znode.Kind) bool {
 	return isExclusive(ahead) || isExclusive(behind)
 }
 
-// doom says that no hold by the node is one.
+// doom records that nobody may hold with the node.
 func (l *ledger) doom(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doomed[claimOf(path)] = true
 }
 
-// halve loses the answer to a claim of several nodes, and deletes one of them before the client can
-// ask what became of it.
+// halve loses the reply to a claim of several nodes, and deletes one of them before the client can
+// search for them.
 func (n *nemesis) halve() {
 	h := n.host()
 	f := h.net.packets.Nth(proxy.CreateOp, 1+n.random.IntN(3), proxy.CutAfterCommit)

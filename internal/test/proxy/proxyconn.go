@@ -27,10 +27,9 @@ type proxyConn struct {
 	handshake *Fault // strikes at the handshake's answer, which has no xid
 }
 
-// pending are the faults that strike at replies, by xid. The client numbers most requests, so their
-// xids are unique. Others (pings, credentials, watches on many nodes) share a negative xid for each
-// kind, and are answered in order: each of them has an entry here, nil if no fault strikes its
-// reply.
+// pending are the faults that strike at replies, by xid. Most requests have unique xids. Others
+// (pings, credentials) share a negative xid for each kind, and are answered in order: each of them
+// has an entry here, nil if no fault strikes its reply.
 type pending map[int32][]*Fault
 
 func (p pending) add(xid int32, f *Fault) {

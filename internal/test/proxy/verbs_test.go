@@ -137,9 +137,8 @@ func TestAnswer(t *testing.T) {
 	})
 }
 
-// All requests that set watches on many nodes have the same xid, and are answered in order. A fault
-// must strike at the reply to its own request: otherwise the client would use watches that no
-// server has set.
+// A fault must strike at the reply to its own request, also if the request before has no answer
+// yet: otherwise the client would use watches that no server has set.
 func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
