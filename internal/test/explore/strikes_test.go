@@ -219,8 +219,8 @@ func (n *nemesis) halve() {
 	}
 }
 
-// newest is the last claim of a session: its nodes are the session's last ones in each of their
-// directories. There is none if that is true of several.
+// newest returns the last claim of a session: its nodes are the session's last nodes in their
+// directories. It returns nothing if that is true of several claims.
 func (n *nemesis) newest(session int64) (claim []standing) {
 	claims := make(map[string][]standing)
 	last := make(map[string]string)
@@ -243,7 +243,7 @@ func (n *nemesis) newest(session int64) (claim []standing) {
 	return claim
 }
 
-// outrun cuts a connection right after a create, while all members but the leader are behind.
+// outrun cuts a connection right after a create, while all members but the leader lag.
 func (n *nemesis) outrun() {
 	h := n.host()
 	leader := n.ensemble.Leader()
@@ -267,15 +267,14 @@ func (n *nemesis) outrun() {
 	}
 }
 
-// deafen cuts the member of a holder off from the others, and then the holder itself: now and then
-// at once, right after a heartbeat; or when the member, which throws all heartbeats away, soon
-// gives up.
+// deafen isolates a holder's member, and then the holder itself: sometimes at once, right after a
+// heartbeat, or while the member, which drops all heartbeats, is about to stop serving.
 func (n *nemesis) deafen() {
 	h := n.holder()
 	session := h.client().conn.Client().SessionID()
 	m := n.ensemble.Connected()[session]
 	if m == nil || m == n.ensemble.Leader() {
-		time.Sleep(n.session / 4) // virtual: another one may hold by then
+		time.Sleep(n.session / 4) // virtual: another may hold by then
 		return
 	}
 	var d time.Duration
@@ -291,27 +290,27 @@ func (n *nemesis) deafen() {
 		if !fired {
 			return
 		}
-		time.Sleep(10 * h.net.latency) // virtual: the holder hears the answer
+		time.Sleep(10 * h.net.latency) // virtual: the holder receives the answer
 	}
 	n.say("deaf", "%s: member %d is isolated, and %v later the host", h.name, m.ID(), d)
 	m.Isolate()
 	time.Sleep(d) // virtual: heartbeats and pings are answered meanwhile
 	h.net.all().Partition()
-	time.Sleep(2*n.session - d) // virtual: the next one gets the lock
+	time.Sleep(2*n.session - d) // virtual: the next waiter is granted the lock
 	m.Heal()
 	h.net.heal()
-	time.Sleep(n.session / 2) // virtual: all connect again
+	time.Sleep(n.session / 2) // virtual: everybody reconnects
 }
 
-// withhold keeps the answer to a holder's heartbeat back, and isolates the holder's member right
-// after it has answered: the leader has no note of the packets that came shortly before the
-// heartbeat, and of those that the client sends meanwhile.
+// withhold delays the answer to a holder's heartbeat, and isolates the holder's member right after
+// it has answered: the leader has no report of the packets right before the heartbeat, nor of the
+// packets that the client sends meanwhile.
 func (n *nemesis) withhold() {
 	h := n.holder()
 	session := h.client().conn.Client().SessionID()
 	m := n.ensemble.Connected()[session]
 	if m == nil || m == n.ensemble.Leader() {
-		time.Sleep(n.session / 4) // virtual: another one may hold by then
+		time.Sleep(n.session / 4) // virtual: another may hold by then
 		return
 	}
 	f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
@@ -325,16 +324,16 @@ func (n *nemesis) withhold() {
 	m.Isolate()
 	time.Sleep(d) // virtual: more is sent meanwhile
 	f.Release()
-	time.Sleep(2*n.session - d) // virtual: the next one gets the lock
+	time.Sleep(2*n.session - d) // virtual: the next waiter is granted the lock
 	m.Heal()
-	time.Sleep(n.session / 2) // virtual: all connect again
+	time.Sleep(n.session / 2) // virtual: everybody reconnects
 }
 
-// wait is how long a ready goroutine of a busy host waits for a processor, at most.
+// wait returns how long a ready goroutine of a busy host waits for a processor, at most.
 func (p plan) wait() time.Duration { return 12 * p.session / 100 }
 
-// stall has what each host sends leave up to wait later than the host believes, and what it
-// receives read up to wait later.
+// stall delays what each host sends and what it reads by up to wait, after the host has taken the
+// time.
 func (n *nemesis) stall() {
 	n.say("stalled", "the goroutines of all hosts wait")
 	for _, h := range n.hosts {
@@ -343,28 +342,28 @@ func (n *nemesis) stall() {
 	}
 }
 
-// part cuts a holder off for long enough that the next one gets what it holds; now and then one
-// that has just connected again, or has just got a session.
+// part cuts a holder off for long enough that the next waiter is granted its lock. Sometimes the
+// holder has just reconnected, or has just received a session.
 func (n *nemesis) part() {
 	h := n.holder()
 	n.say("part", "%s: is cut off", h.name)
 	switch n.random.IntN(4) {
 	case 0:
 		h.net.all().Cut()
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it may connect again
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it may reconnect
 	case 1:
 		id := h.client().conn.Client().SessionID()
 		n.expire(id)
-		time.Sleep(between(n.random, n.session/8, n.session)) // virtual: it may get a session and a lock
+		time.Sleep(between(n.random, n.session/8, n.session)) // virtual: it may receive a session and acquire a lock
 	}
 	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
 	time.Sleep(3 * n.session / 2) // virtual: the session ends
 	h.net.heal()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
-// bear has a host that is far away get a session, and with it the lock, by a member that is
-// isolated right after that: the leader hears of nothing that came after the session.
+// bear gives a host that is far away a session and the lock, through a member that is isolated
+// right after that: the leader receives nothing after the creation of the session.
 func (n *nemesis) bear() {
 	far, near := n.hosts[0], n.hosts[1]
 	old := far.client().conn.Client().SessionID()
@@ -374,7 +373,7 @@ func (n *nemesis) bear() {
 	defer far.net.heal()
 	n.expire(old)
 	for end := time.Now().Add(2 * n.session); time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // virtual: it gets a session, and queues
+		time.Sleep(time.Millisecond) // virtual: it receives a session, and queues
 		session := far.client().conn.Client().SessionID()
 		if session == old {
 			continue
@@ -392,16 +391,16 @@ func (n *nemesis) bear() {
 		n.say("born", "%s: gets a session and the lock, and member %d is isolated", far.name, m.ID())
 		m.Isolate()
 		near.net.all().Thaw()
-		time.Sleep(3 * n.session / 2) // virtual: the session ends, and the next one gets the lock
+		time.Sleep(3 * n.session / 2) // virtual: the session expires, and the next waiter is granted the lock
 		m.Heal()
 		break
 	}
 	near.net.all().Thaw()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
-// regrant has a holder connect to one member after another, which grant different session timeouts,
-// and cuts it off then. Before that, most of the time, a member is restarted with other limits.
+// regrant makes a holder connect to several members that grant different session timeouts, and then
+// cuts it off. Mostly it first restarts a member with other limits.
 func (n *nemesis) regrant() {
 	if !n.chance(3) {
 		n.limit(n.member())
@@ -411,9 +410,9 @@ func (n *nemesis) regrant() {
 		n.move(h, n.member())
 	}
 	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
-	time.Sleep(3 * n.session / 2) // virtual: the session ends
+	time.Sleep(3 * n.session / 2) // virtual: the session expires
 	h.net.heal()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
 func (n *nemesis) member() *memzk.Member {
@@ -421,8 +420,8 @@ func (n *nemesis) member() *memzk.Member {
 	return all[n.random.IntN(len(all))]
 }
 
-// limit restarts a member with other limits of the session timeouts that it grants. The shortest of
-// them is over before the heartbeat after which a client waits that was granted the longest.
+// limit restarts a member with other limits of session timeouts. The shortest timeout passes before
+// the first heartbeat of a client that was granted the longest.
 func (n *nemesis) limit(m *memzk.Member) {
 	least, most := n.timeouts()
 	n.say("limits", "member %d is restarted, and grants %v to %v from then on", m.ID(), least, most)
@@ -432,18 +431,18 @@ func (n *nemesis) limit(m *memzk.Member) {
 	time.Sleep(between(n.random, time.Millisecond, n.session/8)) // virtual: the others answer meanwhile
 	m.Restart()
 	n.accept(m)
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it joins, and all go on
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it joins the others
 }
 
-// timeouts are limits of the session timeouts that a member grants.
+// timeouts returns random limits of session timeouts.
 func (n *nemesis) timeouts() (least, most time.Duration) {
 	draw := func() time.Duration { return n.session / []time.Duration{1, 2, 4, 10}[n.random.IntN(4)] }
 	least = draw()
 	return least, max(least, draw())
 }
 
-// regrantAtOnce cuts a connection, which the client replaces at once, and the members have other
-// limits by then.
+// regrantAtOnce cuts a connection after the members' limits have changed. The client reconnects at
+// once.
 func (n *nemesis) regrantAtOnce() {
 	for _, m := range n.ensemble.Members() {
 		least, most := n.timeouts()
@@ -452,11 +451,11 @@ func (n *nemesis) regrantAtOnce() {
 	h := n.host()
 	n.say("cut", "%s: cut, and the members grant other timeouts", h.name)
 	h.net.all().Cut()
-	time.Sleep(3 * time.Second / 2) // virtual: a client that is cut off again sooner than in a second pauses
+	time.Sleep(3 * time.Second / 2) // virtual: a client whose next cut comes within a second pauses
 }
 
-// move has a host reach one member alone, until a while after it has connected to it, and now and
-// then not for long enough.
+// move makes a host reach only one member, until some time after it has connected to it, or
+// sometimes for too short a time to connect.
 func (n *nemesis) move(h *host, to *memzk.Member) {
 	n.say("moved", "%s: reaches only member %d", h.name, to.ID())
 	for _, m := range n.ensemble.Members() {
@@ -472,19 +471,20 @@ func (n *nemesis) move(h *host, to *memzk.Member) {
 			break
 		}
 	}
-	// The answer to the handshake is under way, and then the first heartbeat and its answer.
+	// Time for the answer to the handshake, and then for the first heartbeat and its answer.
 	pause := []time.Duration{4 * h.net.latency, n.tick, n.session}[n.random.IntN(3)]
 	time.Sleep(between(n.random, h.net.latency, pause)) // virtual: heartbeats and pings are answered, or not
 	h.net.heal()
 }
 
-// depose stops the leader until the others have elected another. Then it goes on, and for a moment
-// does not know: it answers the handshake of a holder that reaches no other.
+// depose pauses the leader until the others have elected another. After the pause the old leader
+// has not detected that for a moment, and answers the handshake of a holder that reaches no other
+// member.
 func (n *nemesis) depose() {
 	h := n.holder()
 	leader := n.ensemble.Leader()
 	if leader == nil {
-		time.Sleep(n.session / 4) // virtual: there is one by then
+		time.Sleep(n.session / 4) // virtual: there is a leader by then
 		return
 	}
 	n.say("deposed", "%s: reaches only member %d, which leads and is stopped", h.name, leader.ID())
@@ -495,16 +495,16 @@ func (n *nemesis) depose() {
 		}
 	}
 	h.net.all().Cut()
-	time.Sleep(between(n.random, 7*n.session/20, 13*n.session/20)) // virtual: another is elected, and the holder knows of no end
+	time.Sleep(between(n.random, 7*n.session/20, 13*n.session/20)) // virtual: another leader is elected, and the holder has not been notified of a loss
 	leader.Resume()
-	time.Sleep(n.session / 10) // virtual: it hears that it is deposed
+	time.Sleep(n.session / 10) // virtual: it detects that it was deposed
 	h.net.all().Partition()
-	time.Sleep(3 * n.session / 2) // virtual: the session ends
+	time.Sleep(3 * n.session / 2) // virtual: the session expires
 	h.net.heal()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
-// raze deletes all that stands in the line of a lock, and its directory.
+// raze deletes all nodes in a lock's directory, and the directory.
 func (n *nemesis) raze() {
 	dir := n.paths[n.random.IntN(len(n.paths))]
 	n.say("razed", "%s is deleted with all that is in it", dir)
@@ -520,7 +520,7 @@ func (n *nemesis) raze() {
 	}
 }
 
-// wear has the next number of a directory be one of the last.
+// wear sets the next sequence number of a directory near the end.
 func (n *nemesis) wear() {
 	dir := n.paths[n.random.IntN(len(n.paths))]
 	to := []int32{1<<30 - 3, 1<<31 - 1<<20 - 3, math.MaxInt32 - 3}[n.random.IntN(3)]
@@ -533,10 +533,10 @@ func (n *nemesis) wear() {
 	if n.ensemble.SetSequence(dir, to) {
 		n.say("worn", "%s: the next number is %d", dir, to)
 	}
-	time.Sleep(between(n.random, time.Second, 5*time.Second)) // virtual: all get numbers from the end meanwhile
+	time.Sleep(between(n.random, time.Second, 5*time.Second)) // virtual: callers receive numbers near the end meanwhile
 }
 
-// litter makes children whose names are those of no recipe.
+// litter creates children whose names belong to no recipe.
 func litter(w *world) {
 	for _, path := range w.paths {
 		_, _ = w.admin.Client().CreateContainer(path, nil, 4, zk.WorldACL(zk.PermAll))
@@ -549,25 +549,25 @@ func litter(w *world) {
 	}
 }
 
-// hush has a host, or those of a member, hear of several things at once.
+// hush makes a host, or the hosts of a member, receive several events at once.
 func (n *nemesis) hush() {
 	h := n.host()
 	if n.chance(2) {
 		m := n.member()
 		n.say("member lags", "member %d is behind for a while", m.ID())
 		m.Lag(between(n.random, time.Millisecond, n.session/4))
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: hosts read what it knows meanwhile
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: hosts read its old data meanwhile
 		m.Lag(0)
 		return
 	}
 	n.say("hush", "%s: hears nothing for a while", h.name)
 	h.net.in().Freeze()
-	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: what it does not hear happens meanwhile
+	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: events happen meanwhile
 	h.net.in().Thaw()
 }
 
-// pluck deletes one of several nodes of a hold or of a waiter, some of them while the host's own
-// delete is under way or its answer is lost.
+// pluck deletes one of several nodes of a hold or a waiter, sometimes while the host's own delete
+// is under way or its reply is lost.
 func (n *nemesis) pluck() {
 	h := n.host()
 	if n.chance(2) {
@@ -588,20 +588,20 @@ func (n *nemesis) pluck() {
 	}
 }
 
-// several strikes at those that take several locks at once.
+// several strikes callers that acquire several locks together.
 func (n *nemesis) several() {
 	[]func(){n.pluck, n.halve, n.doom}[n.random.IntN(3)]()
 }
 
-// prune deletes a node of a holder or of a waiter, and breaks nothing else.
+// prune deletes a node of a holder or a waiter, without other faults.
 func (n *nemesis) prune() {
 	if line := n.inLine(); len(line) > 0 {
 		n.remove(line[n.random.IntN(len(line))])
 	}
 }
 
-// shrink has a waiter hear at once that the number of permits has shrunk since its turn came at the
-// semaphore, and that its turn has come at another lock.
+// shrink makes a waiter receive two events at once: the number of permits has shrunk after its turn
+// came at the semaphore, and its turn has come at another lock.
 func (n *nemesis) shrink() {
 	h := n.host()
 	session := h.client().conn.Client().SessionID()
@@ -653,8 +653,8 @@ func (n *nemesis) askOne(path string) {
 	}
 }
 
-// usurp has a leader's write, or the answer to it, wait or be lost, while all members but one may
-// be behind; and meanwhile the leader is asked to release, or is one no more.
+// usurp delays or loses a leader's write or its reply, while all members but one may lag. Meanwhile
+// the leader is asked to release, or its term is ended.
 func (n *nemesis) usurp() {
 	h := n.host()
 	if leader := n.ensemble.Leader(); n.chance(3) {
@@ -686,15 +686,15 @@ func (n *nemesis) usurp() {
 	default:
 		n.askOne(line[0].path)
 	}
-	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: another leads, or has heard
+	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: another leads, or the leader has been notified
 }
 
-// hint asks a leader or a candidate to release, or deletes its node, and breaks nothing else.
+// hint asks a leader or a candidate to release, or deletes its node, without other faults.
 func (n *nemesis) hint() {
 	[]func(){n.ask, n.ask, n.prune}[n.random.IntN(3)]()
 }
 
-// strew has children of other programs come and go, and nodes of the lock.
+// strew creates and deletes children of other programs, and nodes of the lock.
 func (n *nemesis) strew() {
 	switch n.random.IntN(6) {
 	case 0:
@@ -706,8 +706,9 @@ func (n *nemesis) strew() {
 	}
 }
 
-// scatter makes some children of other programs in the directory of a lock, or in that above, and
-// deletes them after a while. Their names are those of other recipes, or nearly those of this one.
+// scatter creates children of other programs in the directory of a lock, or in the directory above,
+// and deletes them after a while. Their names belong to other recipes, or resemble the names of
+// this recipe.
 func (n *nemesis) scatter() {
 	zkc := n.admin.Client()
 	locks := n.hosts[0].client().locks
@@ -721,7 +722,7 @@ func (n *nemesis) scatter() {
 		flags := []int32{zk.FlagPersistent, zk.FlagEphemeral, zk.FlagSequence, zk.FlagEphemeralSequential}[n.random.IntN(4)]
 		name := foreign[n.random.IntN(len(foreign))]
 		if dir != l.dir && strings.Contains(name, "lease") {
-			continue // above the directory they are those of a Curator semaphore, which is refused
+			continue // in the directory above, these are nodes of a Curator semaphore, which is refused
 		}
 		if flags&zk.FlagSequence == 0 {
 			name += fmt.Sprintf("%010d", n.random.IntN(1<<n.random.IntN(31)))
@@ -740,7 +741,7 @@ func (n *nemesis) scatter() {
 	n.say("", "%v are gone", made)
 }
 
-// foreign are the beginnings of names that are those of no recipe here, whatever number follows.
+// foreign are the beginnings of names that belong to no recipe here, whatever number follows.
 var foreign = []string{
 	"", "x", "lock", "clock-", "-lock-", "_c_-lock-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-latch-",
 	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-LOCK-",
@@ -749,18 +750,18 @@ var foreign = []string{
 	"permit-x", "write-x", "read-x", "лок-", "lock-released-",
 }
 
-// forbid takes rights away for a while: on the directory of a lock, on that above of a semaphore,
-// or on a node. Meanwhile permits may be given another number, of which no event tells, or a member
-// be asked to release, and packets of a host be lost, see plan.lossy. What must hold:
-//   - exclusion, as in every world. A waiter may go by a number of permits that was replaced while
-//     it might not read it, until it looks, see starving;
-//   - no hold is lost, unless packets are;
-//   - each call ends with what it is for, or, if a right was missing since it began, with
-//     zk.ErrNoAuth and the name of the right;
-//   - a waiter whose turn has come holds or leaves, and a holder that listens hears of a request,
-//     about as soon as it would have waited again;
-//   - nothing stays behind, but for nodes that the process could not delete, or, after a lost
-//     reply, not find: these go with their sessions.
+// forbid revokes rights for a while: on the directory of a lock, on the directory above for a
+// semaphore, or on a node. Meanwhile the permit count may change without an event, or a member may
+// be asked to release, and packets of a host may be lost, see plan.lossy. The following must hold:
+//   - Exclusion, as in every world. A waiter may use a permit count that was replaced while it
+//     lacked READ, until its next recheck, see starving.
+//   - No hold is lost, unless packets are.
+//   - Each call succeeds or, if a right was missing since it began, returns zk.ErrNoAuth and the
+//     name of the right.
+//   - A waiter whose turn has come holds or leaves, and a holder is notified of a request, after a
+//     wait about twice as long.
+//   - No node remains, except nodes that the process could not delete, or not find after a lost
+//     reply: these are deleted with their sessions.
 func (n *nemesis) forbid() {
 	zkc := n.admin.Client()
 	locks := n.hosts[0].client().locks
@@ -781,7 +782,7 @@ func (n *nemesis) forbid() {
 		missing = zk.PermRead
 	}
 	if path == l.dir && missing == zk.PermDelete {
-		d = min(d, n.session) // what cannot leave is not starving yet
+		d = min(d, n.session) // a caller that cannot leave is not starving yet
 	}
 	if n.lossy {
 		action, op, h := actions[n.random.IntN(len(actions))], kinds[n.random.IntN(len(kinds))], n.host()
@@ -789,8 +790,9 @@ func (n *nemesis) forbid() {
 		defer h.net.packets.Nth(op, 1+n.random.IntN(3), action).Cancel()
 	}
 	if path == l.dir && missing == zk.PermRead {
-		// Where it is reaped meanwhile, and comes again with as many writers, a reader may take it
-		// for the former one: the gap that the comment of view.check in internal/queue names.
+		// If the directory is deleted meanwhile, and created again with as many writers, a reader
+		// may take it for the old directory: the comment of view.check in internal/queue describes
+		// that gap.
 		stays := path + "/stays"
 		_, _ = zkc.Create(stays, nil, 0, zk.WorldACL(zk.PermAll)) // fails if there is no directory
 		defer func() { _ = zkc.Delete(stays, -1) }()
@@ -799,7 +801,7 @@ func (n *nemesis) forbid() {
 	_, err := zkc.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
 	if err != nil {
 		restored()
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: there is none at the moment
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the node does not exist at the moment
 		return
 	}
 	n.say("forbidden", "%s: without the rights %#x for %v", path, missing, d)
@@ -823,7 +825,7 @@ func (n *nemesis) forbid() {
 	}
 }
 
-// excuseAll says that the nodes in a directory may be such as could not be deleted.
+// excuseAll records that the nodes in a directory may be nodes that could not be deleted.
 func (n *nemesis) excuseAll(dir string) {
 	for _, s := range n.left() {
 		if dirOf(s.path) == dir {
@@ -832,14 +834,14 @@ func (n *nemesis) excuseAll(dir string) {
 	}
 }
 
-// excuse says that a claim need not come when its turn does.
+// excuse records that a claim need not hold when its turn comes.
 func (n *nemesis) excuse(path string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.entered[idOf(path)] = n.clock.now()
 }
 
-// resizeUnheard stores another number of permits while no client may read it.
+// resizeUnheard stores another number of permits while no client has READ.
 func (n *nemesis) resizeUnheard(path string) {
 	to := leastPermits + n.random.IntN(mostPermits-leastPermits+1)
 	err := n.resizeBy(context.Background(), path, to, false, func() error {
@@ -849,12 +851,12 @@ func (n *nemesis) resizeUnheard(path string) {
 	n.say("resized unheard", "%s: %d permits: %v", path, to, err)
 }
 
-// firstLook is after which time a waiter looks for what no event has told it.
+// firstLook is the time until a waiter's first recheck.
 const firstLook = 5 * time.Second
 
-// sever cuts the connection of a host, and ends its session, or deletes a node of it or those ahead
-// of one, or changes a number of permits, before it reconnects. The request that sets its watches,
-// on the next connection or on this one, may be lost or refused.
+// sever cuts the connection of a host. Before the host reconnects, it expires the session, deletes
+// a node of the host or the nodes ahead of it, or changes a number of permits. The request that
+// sets the host's watches, on the next or on this connection, may be lost or refused.
 func (n *nemesis) sever() {
 	h := n.host()
 	n.whole.Store(math.MaxInt64)
@@ -885,14 +887,14 @@ func (n *nemesis) sever() {
 	case i >= 0 && !n.chance(4):
 		for j, s := range line[:max(i, 1)] {
 			if (j == i || !sameClaim(s.path, line[i].path)) && n.remove(s) {
-				n.excuse(s.path) // a waiter learns that one of its nodes is gone when its turn comes
+				n.excuse(s.path) // a waiter detects the deletion of one of its nodes when its turn comes
 			}
 		}
 	}
 	time.Sleep(between(n.random, time.Millisecond, n.session/4)) // virtual: another may hold meanwhile
 	heard()
 	if f != nil && n.fires(f) {
-		time.Sleep(between(n.random, time.Millisecond, 100*time.Millisecond)) // virtual: a request that was dropped is sent again
+		time.Sleep(between(n.random, time.Millisecond, 100*time.Millisecond)) // virtual: a dropped request is sent again
 		if n.chance(2) {
 			h.net.all().Cut()
 		}
@@ -900,23 +902,24 @@ func (n *nemesis) sever() {
 	if f != nil {
 		f.Cancel()
 	}
-	time.Sleep(n.session / 2) // virtual: it reconnects, maybe twice
+	time.Sleep(n.session / 2) // virtual: it reconnects, perhaps twice
 	n.whole.Store(n.clock.now())
-	time.Sleep(n.session / 2) // virtual: it hears of all
+	time.Sleep(n.session / 2) // virtual: it receives all events
 	n.unheard(n.taken)
 }
 
-// starving looks now and then for claims whose turn has come, and which neither hold nor leave. A
-// waiter of which the server has withheld the event looks after five seconds, after ten more, and
-// so on, each time up to a quarter less. If it has looked just before its turn, all those times
-// were short, and the next is long: five seconds, and four thirds of the time that it has waited.
-// In a prompt world each event reaches its waiter soon after its connection is whole.
+// starving periodically searches for claims whose turn has come and which neither hold nor leave.
+// If the server has withheld its event, a waiter rechecks after five seconds, after ten more, and
+// so on, each time up to a quarter earlier. In the worst case it has rechecked just before its
+// turn, all times before were short, and the next is long: five seconds, and four thirds of the
+// time that it has waited. In a prompt world each event reaches its waiter soon after its
+// connection is restored.
 func (w *world) starving(ctx context.Context) {
 	const slack = 2 * time.Second
 	const prompt = firstLook - time.Second                      // a client may dial twice, a second apart
 	came, due := make(map[string]int64), make(map[string]int64) // by idOf; 0: not due
 	for ctx.Err() == nil {
-		time.Sleep(firstLook / 10) // virtual: often enough for the bound of this oracle
+		time.Sleep(firstLook / 10) // virtual: often enough for this bound
 		numbers := make(map[string]int)
 		for _, l := range w.hosts[0].client().locks {
 			numbers[l.dir] = w.number(l.path)
@@ -949,7 +952,7 @@ func (w *world) starving(ctx context.Context) {
 			if blocked[id] || w.entered[id] != 0 || !late {
 				continue
 			}
-			w.entered[id] = now // once is enough
+			w.entered[id] = now // report it only once
 			w.complainLocked("%s: its turn came at %v, it came at %v, and it waits", s.path, time.Duration(due[id]), time.Duration(came[id]))
 		}
 		w.ledger.mu.Unlock()

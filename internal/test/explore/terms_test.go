@@ -16,22 +16,23 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// The pauses of a Run whose function fails. Even the shortest is longer than a campaign takes at
-// which nothing breaks.
+// The pauses of a Run whose function fails. Even the shortest is longer than a campaign without
+// faults.
 const (
 	shortestPause = time.Second
 	longestPause  = 2 * time.Second
 )
 
-// A reign is one call of Run, of an Election of its own. Its function leads a few terms, and ends
-// each in one of the ways that a program may: it returns nil or an error, panics, or goes on for a
-// while after its context has ended. What must hold:
-//   - the context of the function ends with the term, with that of Run, when the leader is asked to
-//     release, and for no other reason;
-//   - Status says Leader while the term is held, Overdue after its loss, Follower after Run;
-//   - after an error Run pauses, for as long as WithBackoff says, and after all else it does not;
-//   - a panic comes out of Run as it was;
-//   - the node is gone when Run returns or panics, unless the term is lost or its deadline over.
+// A reign is a call of Run on its own Election. Its function leads a few terms, and ends each in
+// one of the possible ways: it returns nil or an error, panics, or continues for a while after its
+// context was canceled. The following must hold:
+//   - The context of the function is canceled when the term ends, when Run's context is canceled,
+//     when the leader is asked to release, and for no other reason.
+//   - Status returns Leader while the term is held, Overdue after its loss, and Follower after Run.
+//   - Run pauses after an error, as long as WithBackoff says, and only then.
+//   - A panic leaves Run unchanged.
+//   - The node is deleted when Run returns or panics, unless the term is lost or its deadline has
+//     passed.
 type reign struct {
 	*worker
 	client   *client
@@ -39,13 +40,13 @@ type reign struct {
 	election *leader.Election
 	ctx      context.Context // of Run
 	resign   context.CancelFunc
-	terms    int // to come
+	terms    int // remaining terms
 
 	called int64 // when the present campaign began, or later
 	last   *zklocks.Hold
 	safe   time.Time // the deadline of the last term before its end
-	ended  time.Time // when the function has returned; zero: it never has
-	failed bool      // it has returned an error although nothing had told it to stop
+	ended  time.Time // when the function has returned; zero: never
+	failed bool      // it has returned an error although its context was not canceled
 	term   atomic.Int64
 	over   atomic.Bool // Run has returned
 	began  int64
@@ -56,7 +57,7 @@ var (
 	errPanic   = errors.New("the function panics")
 )
 
-// reign is a cycle of a worker, as cycle is.
+// reign is a cycle of a worker, like cycle.
 func (w *worker) reign(c *client, l *lock) (usable bool) {
 	ctx, cancel := w.wait()
 	defer cancel()
@@ -70,7 +71,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 	if s := r.election.Status(); s.State != leader.StateFollower {
 		r.bad("Run has returned, and Status says %v", s.State)
 	}
-	if r.last != nil && (panicked == nil || ctx.Err() == nil) { // a panic takes the place of the error
+	if r.last != nil && (panicked == nil || ctx.Err() == nil) { // a panic replaces the error
 		r.gone(err)
 	}
 	switch {
@@ -100,7 +101,7 @@ func (r *reign) run() (panicked any, err error) {
 	return nil, r.election.Run(r.ctx, r.lead)
 }
 
-// lead is the function of Run.
+// lead is the function that Run calls.
 func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
 	r.count("terms")
 	r.again()
@@ -114,7 +115,7 @@ func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
 	for range r.random.IntN(3) {
 		if t.look() {
 			t.proclaims()
-			time.Sleep(between(r.random, time.Millisecond, r.world.stay)) // virtual: others hear of it
+			time.Sleep(between(r.random, time.Millisecond, r.world.stay)) // virtual: others see it
 		}
 		r.status(h)
 	}
@@ -162,28 +163,28 @@ func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
 	return err
 }
 
-// again looks at the pause before a term.
+// again checks the pause before a term.
 func (r *reign) again() {
 	if pause := time.Since(r.ended); r.failed && pause < shortestPause {
 		r.bad("its function has failed, and leads again after %v", pause)
 	}
 }
 
-// campaigns looks at what Run does a moment after its function has returned.
+// campaigns checks Run's state a moment after its function has returned.
 func (r *reign) campaigns(t *tenure, term int64, failed bool) {
 	s := r.election.Status().State
 	if r.over.Load() || r.term.Load() != term || r.ctx.Err() != nil {
-		return // it has ended, or led again
+		return // Run has ended, or leads again
 	}
 	if failed && (!open(t.ReleaseRequested()) || r.world.isTainted(t.stay)) {
-		return // it was told to stop at that instant
+		return // its context was canceled at that instant
 	}
 	if pauses := s == leader.StateFollower; pauses != failed {
 		r.bad("its function has failed: %v, and then its state is %v", failed, s)
 	}
 }
 
-// status compares what Status says with what the hold says before and after.
+// status compares Status with the hold's state before and after.
 func (r *reign) status(h *zklocks.Hold) {
 	before := h.Held()
 	s := r.election.Status().State
@@ -195,7 +196,7 @@ func (r *reign) status(h *zklocks.Hold) {
 	}
 }
 
-// told looks at the context of the function.
+// told checks the context of the function.
 func (r *reign) told(ctx context.Context, t *tenure) {
 	before, asked := t.Held(), r.world.isAsked(t.stay, r.world.hearing())
 	ended := ctx.Err() != nil
@@ -209,12 +210,12 @@ func (r *reign) told(ctx context.Context, t *tenure) {
 	}
 }
 
-// goOn has the function not stop.
+// goOn makes the function continue.
 func (r *reign) goOn(t *tenure) {
 	d := between(r.random, r.world.session/8, 3*r.world.session)
 	if t.Held() {
 		if r.ctx.Err() == nil {
-			time.Sleep(min(d, r.world.session/4)) // virtual: it was asked to release, and takes its time
+			time.Sleep(min(d, r.world.session/4)) // virtual: it was asked to release, and continues for a while
 		}
 		return
 	}
@@ -222,7 +223,8 @@ func (r *reign) goOn(t *tenure) {
 	time.Sleep(d) // virtual: others lead meanwhile
 }
 
-// gone checks that the node of the last term is deleted, unless Run's error says that it may stay.
+// gone checks that the node of the last term was deleted, unless Run's error says that it may
+// remain.
 func (r *reign) gone(returned error) {
 	if r.last.Held() {
 		r.bad("Run has returned, and its last term is held")
@@ -237,8 +239,8 @@ func (r *reign) gone(returned error) {
 }
 
 // proclaims replaces the data of a term by its token and a number, both of which only grow. It must
-// fail once the term has ended, also while the term is not told, and must not overwrite a request
-// to release of which the term is not told.
+// fail once the term has ended, even before the term is notified of the loss. It must not overwrite
+// a request to release of which the term was not notified.
 func (t *tenure) proclaims() {
 	ctx, cancel := t.calling()
 	defer cancel()

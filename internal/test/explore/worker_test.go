@@ -20,17 +20,17 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// A worker is one goroutine of a host, which takes locks and gives them back until the end.
+// A worker is a goroutine of a host, which acquires and releases locks until the end.
 type worker struct {
 	world  *world
 	host   *host
 	who    string
 	random *rand.Rand
 	tally  map[string]int
-	mu     sync.Mutex // guards tally: helpers of a worker count, too
+	mu     sync.Mutex // guards tally, which helpers of a worker use, too
 
-	tries    bool          // the acquisition that is under way does not wait
-	gaveUpAt *atomic.Int64 // when its context was canceled; 0: it was not
+	tries    bool          // the present acquisition does not wait
+	gaveUpAt *atomic.Int64 // when the acquisition's context was canceled; 0: it was not
 }
 
 // toTry draws whether the acquisition does not wait.
@@ -39,7 +39,7 @@ func (w *worker) toTry() bool {
 	return w.tries
 }
 
-// slow complains of a call that has gone on for more than a moment after it was to end.
+// slow reports a call that returns more than a moment after it should.
 func (w *world) slow(what string, end int64) {
 	if end == 0 {
 		return
@@ -57,14 +57,14 @@ func (w *worker) count(what string) {
 	w.tally[what]++
 }
 
-// between is a duration that is as likely to be short as long.
+// between returns a random duration; its logarithm is uniformly distributed.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), r.Float64()))
 }
 
 func (w *worker) run() {
 	for time.Now().Before(w.world.end) {
-		if !w.chance(4) { // otherwise again at once
+		if !w.chance(4) { // otherwise without a pause
 			time.Sleep(time.Duration(w.random.ExpFloat64() * float64(w.world.idle)))
 		}
 		client := w.host.client()
@@ -79,18 +79,18 @@ func (w *worker) run() {
 		if cycle(client, l) {
 			continue
 		}
-		select { // the connection was closed under it: the next one comes in a moment
+		select { // the connection was closed: its successor comes in a moment
 		case <-client.replaced:
 		case <-time.After(time.Until(w.world.end)): // virtual
 		}
 	}
 }
 
-// wait is the context of an acquisition: some have given up before they ask, some give up at an
-// instant that is as likely to be early as late, all others wait for longer than any fault lasts.
+// wait returns the context of an acquisition: some are canceled before the call, some at an instant
+// that is as likely to be early as late, and all others last longer than any fault.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	limit := w.world.end.Add(patience)
-	if w.world.lone { // there is nothing to wait for
+	if w.world.lone { // nothing can make it wait
 		limit = time.Now().Add(w.world.session)
 	}
 	ctx, stop := context.WithDeadline(context.Background(), limit)
@@ -111,7 +111,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 		}
 		steps := 0
 		if w.world.grain > 0 {
-			steps = w.random.IntN(1 << w.random.IntN(9)) // what else happens at that instant may come before
+			steps = w.random.IntN(1 << w.random.IntN(9)) // other events of that instant may come first
 		}
 		timer := time.AfterFunc(w.world.align(between(w.random, 10*time.Microsecond, most)), func() {
 			for range steps {
@@ -124,7 +124,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// cycle takes and gives back one lock. It reports whether the connection is still of use.
+// cycle acquires and releases a lock. It reports whether the connection is still usable.
 func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	ctx, cancel := w.wait()
 	defer cancel()
@@ -158,7 +158,7 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	return true
 }
 
-// begin notes a hold whose acquiring call has returned just now.
+// begin records a hold whose acquiring call has just returned.
 func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 	w.count("cycles")
 	w.count(string(g.kind))
@@ -190,7 +190,7 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 	return &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
 }
 
-// refused looks at the error of an acquisition.
+// refused checks the error of an acquisition.
 func (w *worker) refused(ctx context.Context, c *client, l *lock, called int64, err error) (usable bool) {
 	switch {
 	case errors.Is(err, hold.ErrBusy) && w.tries && !w.world.lone:
@@ -218,14 +218,14 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, called int64, 
 	return true
 }
 
-// A tenure is what a worker does with one hold.
+// A tenure is a worker's use of a hold.
 type tenure struct {
 	*worker
 	*client
 	lock *lock
 	*grip
 	stay *stay
-	lost bool // the hold has said so
+	lost bool // the hold has reported its loss
 	said int  // how often it has proclaimed
 }
 
@@ -233,13 +233,13 @@ func (t *tenure) bad(format string, args ...any) {
 	t.world.complain("%s: %v: %s", t.lock.path, t.stay.Hold, fmt.Sprintf(format, args...))
 }
 
-// calling is the context of a call that a fault may delay.
+// calling returns the context of a call that a fault may delay.
 func (t *tenure) calling() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), t.world.end.Add(patience))
 }
 
-// own is ctx, or the context of the hold below it: a call says what has ended the hold, and not
-// that its context has ended.
+// own returns ctx, or a context of the hold under it: a call must report what has ended the hold,
+// not that its context is canceled.
 func (t *tenure) own(ctx context.Context, r *rand.Rand) context.Context {
 	if r.IntN(2) == 0 {
 		return ctx
@@ -247,7 +247,7 @@ func (t *tenure) own(ctx context.Context, r *rand.Rand) context.Context {
 	return t.Context(ctx)
 }
 
-// length of a stay: most are short, some last as long as a session or several.
+// length returns the length of a stay: most are short, some last one or several session timeouts.
 func (t *tenure) length() time.Duration {
 	switch {
 	case t.world.plan.long > 1 && t.chance(2):
@@ -267,7 +267,7 @@ func (w *world) align(d time.Duration) time.Duration {
 	return (now + d).Truncate(w.grain) + w.grain - now
 }
 
-// alone: one goroutine does one thing after another.
+// alone uses the hold from one goroutine.
 func (t *tenure) alone() {
 	t.dwell(t.length())
 	if t.again != nil && t.chance(3) {
@@ -294,8 +294,8 @@ func (t *tenure) alone() {
 	t.release()
 }
 
-// dwell stays inside, and asks now and then. Half of all or more never ask: a hold that is not
-// asked sets no watch, which is another way through the library.
+// dwell remains inside, and sometimes calls methods of the hold. At least half of all holds are
+// never called: a hold that is not called sets no watch, which is another path through the library.
 func (t *tenure) dwell(d time.Duration) {
 	if d == 0 {
 		return
@@ -310,7 +310,7 @@ func (t *tenure) dwell(d time.Duration) {
 	}
 	requested, since := t.ReleaseRequested(), t.world.clock.now()
 	defer func() { t.listens(requested, since) }()
-	stop := requested // a holder that is asked stops, or goes on
+	stop := requested // a holder that is asked stops, or continues
 	if t.chance(2) {
 		stop = nil
 	}
@@ -328,8 +328,8 @@ func (t *tenure) dwell(d time.Duration) {
 	}
 }
 
-// awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold,
-// Lost is closed by then.
+// awaitDeadlines remains inside, and checks right after each deadline: if the deadline has ended
+// the hold, Lost must be closed by then.
 func (t *tenure) awaitDeadlines(d time.Duration) {
 	news, over := listen(t, t.random), time.Now().Add(d)
 	for {
@@ -368,7 +368,7 @@ func (t *tenure) look() bool {
 	return false
 }
 
-// lose: from the first time that a hold says that it is lost, all of it says so.
+// lose: once a hold has reported its loss, all its methods must.
 func (t *tenure) lose() {
 	if t.lost {
 		return
@@ -386,19 +386,19 @@ func (t *tenure) lose() {
 	}
 }
 
-// provoked: a hold is lost because something broke.
+// provoked reports a hold that is lost without a fault.
 func (t *tenure) provoked() {
 	if (t.world.quiet || t.world.calm) && !t.world.isTainted(t.stay) && !t.closing() {
 		t.bad("it was lost, and nothing broke: %v", t.Err())
 	}
 }
 
-// enterAgain has the owner in once more; nil: the lock is lost.
+// enterAgain makes the owner enter once more; nil: the lock is lost.
 func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*grip, error)) *grip {
 	var again *grip
 	var err error
 	if t.chance(2) {
-		// Another goroutine, which the context makes an owner.
+		// Another goroutine re-enters with the context of the hold.
 		var other sync.WaitGroup
 		other.Go(func() { again, err = enter(t.Context(ctx)) })
 		other.Wait()
@@ -407,7 +407,8 @@ func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*g
 	}
 	switch {
 	case errors.Is(err, hold.ErrLost),
-		// The context of several ends before the loss of another lock of them ends this one.
+		// Another lock's loss may cancel the context of the hold on several before it ends this
+		// hold.
 		t.inner != nil && errors.Is(err, context.Canceled) && errors.Is(t.Err(), hold.ErrLost):
 		t.lose()
 		return nil
@@ -426,8 +427,8 @@ func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*g
 	return again
 }
 
-// enterInner has the owner in one of several locks once more, and gives the two holds back in
-// either order. It reports whether that of the several has been given back.
+// enterInner makes the owner enter one of several locks once more, and releases the two holds in
+// either order. It reports whether the hold on the several locks was released.
 func (t *tenure) enterInner() (released bool) {
 	ctx, cancel := t.calling()
 	defer cancel()
@@ -436,12 +437,12 @@ func (t *tenure) enterInner() (released bool) {
 		return false
 	}
 	if released = t.chance(2); released {
-		// The one lock is held on, and the others are not.
+		// The inner lock remains held, and the others are released.
 		var inner *stay
 		inner, t.stay = t.stay.part(t.inner.path)
 		t.world.swap(inner, again.held)
 		t.release()
-		time.Sleep(t.length()) // virtual: others may come
+		time.Sleep(t.length()) // virtual: others may acquire them
 		t.world.look(inner)
 		after := t.world.leaveOne(inner)
 		defer func() {
@@ -451,14 +452,14 @@ func (t *tenure) enterInner() (released bool) {
 	}
 	switch err := again.give(ctx); {
 	case errors.Is(err, hold.ErrLost) && !released:
-		t.look() // the hold of several says so, too
+		t.look() // the hold on several locks must report it, too
 	case err != nil && !errors.Is(err, hold.ErrLost) && !t.closing() && !t.tolerated(err):
 		t.bad("release of one of two: %v", err)
 	}
 	return released
 }
 
-// reenter has the owner in once more, and gives the two holds back in either order.
+// reenter makes the owner enter once more, and releases the two holds in either order.
 func (t *tenure) reenter() {
 	ctx, cancel := t.calling()
 	defer cancel()
@@ -468,19 +469,19 @@ func (t *tenure) reenter() {
 	}
 	first := again.give
 	if t.chance(2) {
-		// The stay goes on under the other hold.
+		// The stay continues under the other hold.
 		first, t.give = t.give, again.give
 		t.world.swap(t.stay, again.held)
 		t.held = again.held
 	}
 	if err := first(ctx); errors.Is(err, hold.ErrLost) {
-		t.look() // the other of the two says so, too
+		t.look() // the other hold must report it, too
 	} else if err != nil && !t.tolerated(err) && !t.closing() {
 		t.bad("release of one of two: %v", err)
 	}
 }
 
-// toRead downgrades, and goes on as a reader.
+// toRead downgrades, and continues as a reader.
 func (t *tenure) toRead() {
 	ctx, cancel := t.calling()
 	defer cancel()
@@ -510,7 +511,7 @@ func (t *tenure) toRead() {
 		t.lose()
 	case gaveUp.Load() != 0 && errors.Is(err, context.Canceled):
 		t.count("downgraded in the background")
-		t.stay.Kind = history.Shared // soon, or it was lost
+		t.stay.Kind = history.Shared // soon, or the lock was lost
 	case t.tolerated(err):
 	default:
 		t.bad("downgrade: %v", err)
@@ -534,8 +535,8 @@ func (t *tenure) verify() {
 	}
 }
 
-// write writes to the store, if the lock is held when the server does it. One in vain has an
-// operation in it that the server refuses.
+// write writes to the store, which must succeed only if the lock is held when the server executes
+// it. With inVain the transaction has an operation that the server refuses.
 func (t *tenure) write(inVain bool) {
 	ctx, cancel := t.calling()
 	defer cancel()
@@ -572,7 +573,7 @@ func (t *tenure) write(inVain bool) {
 	}
 }
 
-// isAlone reports whether no other hold rests on the nodes: the release deletes them.
+// isAlone reports whether no other hold shares the nodes: the release then deletes them.
 func (t *tenure) isAlone() bool {
 	return t.inner == nil && !slices.ContainsFunc(t.stay.all(), func(s *stay) bool {
 		return s.Kind == history.Shared || t.world.flavorAt(s.Path).handoff > 0
@@ -583,7 +584,7 @@ func (t *tenure) release() {
 	ctx, cancel := t.calling()
 	defer cancel()
 	if t.chance(8) {
-		ctx = t.Context(ctx) // as `ctx = h.Context(ctx); defer h.Release(ctx)` does
+		ctx = t.Context(ctx) // as in `ctx = h.Context(ctx); defer h.Release(ctx)`
 	}
 	impatient := t.chance(20) && !t.world.lone
 	if impatient {
@@ -611,7 +612,8 @@ func (t *tenure) release() {
 		t.bad("it was lost, and its release says nothing of it")
 	case err == nil:
 	case errors.Is(err, hold.ErrLost):
-		// The release found out. It has ended the hold as released, so Lost may stay open.
+		// The release has detected the loss. It has ended the hold as released, so Lost may remain
+		// open.
 		if !t.lost {
 			t.count("lost")
 			t.provoked()
@@ -633,7 +635,8 @@ func (t *tenure) release() {
 
 type keyOfContext struct{}
 
-// contexts makes some of the hold, and says what they come to when it has ended.
+// contexts makes some contexts of the hold. The returned function checks them after the end of the
+// hold.
 func (t *tenure) contexts(parent context.Context) (ended func()) {
 	if !t.chance(8) {
 		return func() {}
@@ -647,7 +650,7 @@ func (t *tenure) contexts(parent context.Context) (ended func()) {
 	lost := t.Lost()
 	return func() {
 		all = append(all, t.Context(context.WithValue(context.Background(), keyOfContext{}, len(all))))
-		time.Sleep(time.Microsecond) // virtual: a context is told on a goroutine of its own
+		time.Sleep(time.Microsecond) // virtual: contexts are canceled on a goroutine of their own
 		for _, c := range done {
 			if open(c) {
 				t.bad("released, and a context that is waited for goes on")
@@ -670,7 +673,7 @@ func (t *tenure) contexts(parent context.Context) (ended func()) {
 	}
 }
 
-// triesAgain has the worker enter by the context of a hold that has ended.
+// triesAgain makes the worker call Lock with the context of a hold that has ended.
 func (t *tenure) triesAgain(ctx context.Context) (ended func()) {
 	if t.again == nil || !t.chance(8) {
 		return func() {}
@@ -684,11 +687,11 @@ func (t *tenure) triesAgain(ctx context.Context) (ended func()) {
 	}
 }
 
-// crowd: several goroutines use the one hold at once, whatever they do to it.
+// crowd: several goroutines use the hold concurrently, in any way.
 func (t *tenure) crowd() {
 	t.count("crowds")
 	t.dwell(t.length())
-	after := t.world.leave(t.stay) // from now on any of them may have ended it
+	after := t.world.leave(t.stay) // from now on any of them may end it
 	var all sync.WaitGroup
 	released := make([]error, 2+t.random.IntN(3))
 	for i := range released {
@@ -713,8 +716,8 @@ func (t *tenure) crowd() {
 	after(false)
 }
 
-// collide has two goroutines begin a call each, as close together as the machine allows: one gives
-// the hold back, the other does so, too, or turns it into a read lock, or asks for a proof.
+// collide makes two goroutines begin a call each at nearly the same instant: one releases the hold;
+// the other also releases it, downgrades it, or verifies it.
 func (t *tenure) collide() {
 	t.count("collisions")
 	t.dwell(t.length())
@@ -746,7 +749,7 @@ func (t *tenure) collide() {
 	after(false)
 }
 
-// endedOnce looks at what several releases of one hold have returned.
+// endedOnce checks the results of several releases of one hold.
 func (t *tenure) endedOnce(released []error) {
 	ended := 0
 	for _, err := range released {
@@ -771,8 +774,8 @@ func (t *tenure) endedOnce(released []error) {
 	}
 }
 
-// unanswered: a transaction of which nothing is known. The connection broke, or the context of the
-// hold ended, before the answer.
+// unanswered: the result of a transaction is unknown, because the connection was lost, or the
+// context of the hold canceled, before the answer.
 func unanswered(err error) bool {
 	return errors.Is(err, zk.ErrConnectionClosed) ||
 		errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "may have taken place")
@@ -780,7 +783,7 @@ func unanswered(err error) bool {
 
 var errNotCalled = errors.New("not called")
 
-// act is one call on a hold that may be ending.
+// act makes a call on a hold that may be ending.
 func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	var err error
 	what := ""
@@ -800,8 +803,8 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	case 4:
 		what, err = "verify", t.Verify(t.own(ctx, r))
 	case 5:
-		if t.again == nil { // whose goroutine owns it is part of its contract
-			_, _ = t.conn.Client().Multi(t.Guard()...) // either answer is right
+		if t.again == nil { // only its owner goroutine may make the call
+			_, _ = t.conn.Client().Multi(t.Guard()...) // both results are possible
 		}
 	case 6:
 		what = "multi"
@@ -818,13 +821,13 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	t.permitted(what, err)
 }
 
-// permitted looks at what a call returned on a hold that another goroutine may have ended.
+// permitted checks the result of a call on a hold that another goroutine may have ended.
 func (t *tenure) permitted(what string, err error) {
 	switch {
 	case err == nil, errors.Is(err, hold.ErrLost), errors.Is(err, hold.ErrReleased):
 	case errors.Is(err, zk.ErrClosing) && t.closing():
 	case t.tolerated(err):
-	case what == "downgrade" && strings.Contains(err.Error(), "not held for writing"): // another goroutine was first
+	case what == "downgrade" && strings.Contains(err.Error(), "not held for writing"): // another goroutine has downgraded it first
 	default:
 		t.bad("%s in a crowd: %v", what, err)
 	}

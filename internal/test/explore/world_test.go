@@ -22,46 +22,46 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// patience is longer than what is left of any fault when the workers stop.
+// patience is longer than the rest of any fault when the workers stop.
 const patience = 10 * time.Minute
 
-// A plan is what a seed draws.
+// A plan has the parameters that a seed determines.
 type plan struct {
 	seed     uint64
 	members  int
 	hosts    int
-	workers  int // of each host
+	workers  int // per host
 	paths    int
 	first    int // the flavor of the first path; the others follow in turn
 	session  time.Duration
 	length   time.Duration // of the workload
-	rest     time.Duration // mean time between two faults of one hand
-	hands    int           // nemeses at work at once
+	rest     time.Duration // mean time between two faults of one nemesis
+	hands    int           // nemeses at the same time
 	idle     time.Duration // mean time between two cycles of a worker
 	resizes  bool
-	latency  time.Duration // the largest
-	tick     time.Duration // of the servers; a session has two at least
-	sync     int           // after so many ticks members give their leader up, and it its members; 0: a session
+	latency  time.Duration // the largest latency
+	tick     time.Duration // of the servers; a session timeout is at least two
+	sync     int           // ticks after which members drop their leader, and it drops them; 0: a session timeout
 	phase    time.Duration // of the tick, at the start
 	kind     kind
-	stay     time.Duration // what most holds last for at most
-	least    time.Duration // and at least
-	restarts bool          // the strike restarts members, and no hand breaks one
-	reap     time.Duration // how often the servers look for empty directories
-	quiet    bool          // nothing breaks, and each caller waits until it holds
-	far      time.Duration // from half of the hosts to the servers; 0: none is far
-	often    bool          // resizes
+	stay     time.Duration // most holds last at most this long
+	least    time.Duration // and at least this long
+	restarts bool          // the strike restarts members, and no other nemesis breaks members
+	reap     time.Duration // how often the servers delete empty directories
+	quiet    bool          // no faults, and each caller waits until it holds
+	far      time.Duration // latency from half of the hosts to the servers; 0: no host is far
+	often    bool          // resize often
 	lossy    bool          // packets are lost while a right is missing
-	hasty    bool          // a caller that gives up does so soon
-	rashness int           // one in so many callers gives up after a while
-	seldom   int           // one in so many holds is of several locks
-	long     int           // one in so many holds lasts for as long as a session or several
+	hasty    bool          // callers that are canceled are canceled soon
+	rashness int           // one in so many callers is canceled after a while
+	seldom   int           // one in so many holds is on several locks
+	long     int           // one in so many holds lasts one or several session timeouts
 	reigns   int           // one in so many candidates is a Run of several terms; 1: they are asked to release, too
-	comes    bool          // observers come and go
-	newsy    bool          // nothing breaks but nodes, so that all news are heard in a moment
+	comes    bool          // observers begin and end
+	newsy    bool          // only nodes are deleted, so every notification arrives in a moment
 	proofs   int           // one in so many holds is verified
-	asks     int           // one in so many holders ever asks its hold
-	grain    time.Duration // callers release and give up, and packets arrive, at multiples of it, so at the same instants; 0: at any
+	asks     int           // one in so many holders ever calls methods of its hold
+	grain    time.Duration // releases, cancellations and packets happen at multiples of it, so at the same instants; 0: at any instant
 }
 
 func draw(seed uint64) plan {
@@ -91,7 +91,7 @@ func draw(seed uint64) plan {
 		p.tick = cmp.Or(p.tick, p.session/2)
 	}
 	if p.hands == 0 && p.kind.strike == nil {
-		// Nothing breaks. In a mixed world names do not tell which writers wait for readers.
+		// There are no faults. In a mixed world names do not show which writers wait for readers.
 		p.kind.calm, p.kind.prompt = true, p.kind.name != "mixed"
 	}
 	p.phase = between(r, time.Millisecond, p.tick)
@@ -103,12 +103,12 @@ func (p plan) String() string {
 		p.seed, p.kind.name, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.tick, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
 }
 
-// flavorAt is that of a path.
+// flavorAt returns the flavor of a path.
 func (w *world) flavorAt(path string) flavor {
 	return w.flavor(slices.Index(w.paths, strings.TrimSuffix(path, besides)))
 }
 
-// flavor is that of the i-th path.
+// flavor returns the flavor of the i-th path.
 func (p plan) flavor(i int) flavor {
 	if names := p.kind.flavors; names != nil {
 		name := names[(p.first+i)%len(names)]
@@ -117,7 +117,7 @@ func (p plan) flavor(i int) flavor {
 	return flavors[(p.first+i)%len(flavors)]
 }
 
-// A world is one seed's servers, hosts and locks, in one bubble.
+// A world is the servers, hosts and locks of a seed, in one bubble.
 type world struct {
 	plan
 	*ledger
@@ -126,28 +126,28 @@ type world struct {
 	ensemble *memzk.Ensemble
 	hosts    []*host
 	paths    []string
-	store    string // a node that is written to under the locks
+	store    string // a node that is written under the locks
 	admin    *zklocks.Conn
-	doors    map[int]func() // ends listening, by member; absent while killed
+	doors    map[int]func() // stop listening, by member; absent while the member is dead
 	limits   limits
 	balance  balance
 	viewers  []*viewer
-	end      time.Time    // when the workers begin no further cycle
-	whole    atomic.Int64 // since when no connection is broken, in a prompt world; never where one is
+	end      time.Time    // from then on the workers begin no further cycle
+	whole    atomic.Int64 // in a prompt world: since when no connection is broken, or the maximum while one is
 
-	told   sync.Mutex // guards what follows
-	events []event    // of the nemesis
+	told   sync.Mutex // guards the following fields
+	events []event    // actions of the nemesis
 	faults map[string]int
-	stuck  string // what the goroutines waited for that were left at the end
+	stuck  string // what the remaining goroutines waited for at the end
 }
 
-// An event is one thing that the nemesis did.
+// An event is an action of the nemesis.
 type event struct {
 	at   int64
 	text string
 }
 
-// A host is one process of the world, with a connection that may be replaced.
+// A host is a process of the world, with a connection that may be replaced.
 type host struct {
 	world *world
 	name  string
@@ -156,13 +156,13 @@ type host struct {
 	now   *client
 }
 
-// A client is one connection, and a value of each lock on it.
+// A client is a connection, with a value of each lock.
 type client struct {
 	conn     *zklocks.Conn
 	locks    []*lock
 	mu       sync.Mutex
 	closed   bool
-	replaced chan struct{} // closed when the host has another one
+	replaced chan struct{} // closed when the host has another client
 }
 
 func (c *client) closing() bool {
@@ -177,7 +177,7 @@ func (h *host) client() *client {
 	return h.now
 }
 
-// connect gives the host a connection, its first or the next.
+// connect gives the host its first or next connection.
 func (h *host) connect() {
 	conn, err := h.net.connect(h.world.session)
 	if err != nil {
@@ -197,18 +197,18 @@ func (h *host) connect() {
 	}
 }
 
-// result is what a seed has come to.
+// result is the result of a seed.
 type result struct {
 	plan    plan
 	tally   map[string]int
 	faults  map[string]int
 	virtual time.Duration
-	report  string // empty: nothing wrong
+	report  string // empty: no violation
 	record  []history.Hold
 	events  []event
 }
 
-// play runs one seed. It is called in a bubble.
+// play runs a seed. It is called in a bubble.
 func play(t *testing.T, p plan) *result {
 	began := time.Now()
 	w := &world{
@@ -259,7 +259,7 @@ func play(t *testing.T, p plan) *result {
 	}
 }
 
-// work has the workers and the nemesis run until the end.
+// work runs the workers and the nemesis until the end.
 func (w *world) work() map[string]int {
 	var workers []*worker
 	var working, raging, viewing sync.WaitGroup
@@ -306,7 +306,7 @@ func (w *world) work() map[string]int {
 	over()
 	stuck.Stop()
 	for i, l := range w.hosts[0].client().locks {
-		if l.election != nil && w.far == 0 { // one that is far away may not keep its session
+		if l.election != nil && w.far == 0 { // a host that is far away may lose its session
 			w.lastWords(i)
 		}
 	}
@@ -327,7 +327,7 @@ func (w *world) work() map[string]int {
 	return tally
 }
 
-// remember notes what the goroutines wait for in the end that are in the library.
+// remember records what the library's remaining goroutines wait for at the end.
 func (w *world) remember() {
 	var inside []string
 	for _, stack := range test.Stacks() {
@@ -340,8 +340,8 @@ func (w *world) remember() {
 	w.stuck = strings.Join(inside, "\n\n")
 }
 
-// settle waits for clean-ups that go on in the background, and looks for what is left in line.
-// The sessions live: no server deletes it.
+// settle waits for background deletions, and searches for nodes that remain. The sessions live, so
+// no server deletes these.
 func (w *world) settle() {
 	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) { // virtual
 		left := w.left()
@@ -353,7 +353,7 @@ func (w *world) settle() {
 			break
 		}
 	}
-	time.Sleep(w.session) // what is released in the background is observed
+	time.Sleep(w.session) // until background releases are observed
 	if w.quiet {
 		w.empties()
 	}
@@ -366,10 +366,10 @@ func (w *world) settle() {
 	}
 }
 
-// empties looks for directories that stay although their locks are idle. It is for a quiet world:
-// where a create has failed, the server keeps a directory in which no node was ever made.
+// empties searches for directories that remain although their locks are idle. It is for a quiet
+// world: after a failed create the server keeps a directory that never had a child.
 func (w *world) empties() {
-	time.Sleep(3 * w.reap) // virtual: the servers look for them
+	time.Sleep(3 * w.reap) // virtual: the servers delete empty directories
 	nodes := w.ensemble.Nodes()
 	for _, path := range w.paths {
 		if _, ok := nodes[path]; ok && w.kind.name == "quiet" {
@@ -386,11 +386,11 @@ type standing struct {
 
 func (s standing) String() string { return fmt.Sprintf("%s of session %#x", s.path, s.session) }
 
-// close ends all that the world has begun.
+// close ends everything that the world has started.
 func (w *world) close() {
 	for _, h := range w.hosts {
 		if c := h.client(); !c.closing() {
-			_ = c.conn.Close() // what is unanswered in the end is not asked for here
+			_ = c.conn.Close() // whether it is answered does not matter here
 		}
 		h.net.packets.Close()
 	}
@@ -400,7 +400,7 @@ func (w *world) close() {
 	time.Sleep(w.session) // the client's goroutines end
 }
 
-// left are the nodes in the locks' directories.
+// left returns the nodes in the locks' directories.
 func (w *world) left() (nodes []standing) {
 	dirs := make(map[string]bool)
 	for _, l := range w.hosts[0].client().locks {
@@ -415,7 +415,7 @@ func (w *world) left() (nodes []standing) {
 	return nodes
 }
 
-// judge is empty when all is well.
+// judge returns the violations; "" if there are none.
 func (w *world) judge() string {
 	var b strings.Builder
 	paths := slices.Clone(w.paths)
@@ -492,7 +492,7 @@ const (
 	mostEvents   = 30
 )
 
-// story tells what the nemesis did before.
+// story returns what the nemesis did before an instant.
 func (w *world) story(b *strings.Builder, at int64) {
 	w.told.Lock()
 	defer w.told.Unlock()
@@ -508,7 +508,7 @@ func (w *world) story(b *strings.Builder, at int64) {
 	}
 }
 
-// say notes what the nemesis does, and counts it as a fault of that kind if there is one.
+// say records an action of the nemesis, and counts it as a fault if kind is not empty.
 func (w *world) say(kind, format string, args ...any) {
 	at := w.clock.now()
 	w.told.Lock()
