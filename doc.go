@@ -25,22 +25,23 @@
 //	}
 //
 // [Connect] opens a connection, which all locks of a program can share. A lock is a path in
-// ZooKeeper. [Do] acquires it, calls the work and releases it; its ctx bounds the work, too, and
-// [Within] bounds the wait alone. A program that calls Lock itself gets a [Hold].
+// ZooKeeper. [Do] acquires it, calls the work and releases it. The ctx that is passed to Do bounds
+// both the wait and the work; [Within] bounds the wait alone. A program that calls Lock itself gets
+// a [Hold].
 //
 // # How to choose
 //
 //   - One process at a time, a plain mutex: [github.com/zklocks/zklocks/reentrant], which shares
 //     its locks with zk.Lock and Curator's InterProcessMutex.
-//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock]. With Lock alone, it is a
-//     mutex that its holder cannot lock again.
+//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock]. For a program that never
+//     calls RLock it is a mutex that its holder cannot lock again.
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
 //   - One process leads, and another when it is gone: [github.com/zklocks/zklocks/leader].
 //   - A job that one process runs in each period: [github.com/zklocks/zklocks/once].
 //   - Several of these at once, all or none, without deadlock: [All].
 //
-// All serve callers in the order of arrival, and list their holders and waiters. Package
-// [github.com/zklocks/zklocks/observe] reports events to metrics and logs. Package
+// Each of these locks serves its callers in the order of arrival, and lists its holders and
+// waiters. Package [github.com/zklocks/zklocks/observe] reports events to metrics and logs. Package
 // [github.com/zklocks/zklocks/zktest] is a ZooKeeper in memory for a program's tests.
 //
 // # When a lock is lost
@@ -62,21 +63,24 @@
 //
 // # What is guaranteed
 //
-// At any moment of the ensemble's history an exclusive lock has at most one holder: the client
-// whose node is first in the queue. At most N permits of a semaphore are valid; after a Resize to
-// fewer permits, the holders keep the permits that they have. A call returns a hold only after its
-// node was first, or its permits were valid. The token of a hold is larger than the token of each
-// earlier conflicting hold.
+// In the order in which the ensemble commits its writes, an exclusive lock has at most one holder
+// at any point: the client whose node is first in the queue. At most N permits of a semaphore are
+// held, except after a Resize to fewer: holders keep their permits until they release them. A call
+// returns a hold only after its node was first in the queue; for a read lock, after no writer was
+// ahead of it; for a semaphore, after its permits were among the first N. The token of a hold is
+// larger than the token of each earlier conflicting hold; only writers that hand the lock on to
+// each other (rwlock.WithHandoff) share a token.
 //
 // A holder is notified of a loss before the lock is granted to another caller as long as
-//   - its process runs: after a pause the first call of Held returns false, but work that had begun
-//     before the pause continues;
-//   - no other program deletes its node: then the next caller is granted the lock at once, and the
-//     holder is notified a moment later;
+//   - its process runs: if the session may have expired during a pause, the first call of Held
+//     after it returns false, but work that had begun before the pause continues;
+//   - no other program deletes its node: if one does, the next caller is granted the lock at once,
+//     and the holder is notified a moment later;
 //   - its clocks run at the right speed; they need not show the right time;
 //   - the servers are configured as by default: all grant a session the same timeout, of at least
-//     two ticks, and none is an observer that follows a follower (observerMasterPort); and the
-//     leader's pings to its followers are at most T/32 late.
+//     two ticks, and none is an observer that follows a follower (observerMasterPort);
+//   - the ensemble's leader pings its followers every half tick, and each ping is at most T/32
+//     late.
 //
 // docs/reference/guarantees.md in the repository has all promises, docs/reference/failures.md what
 // happens in each failure.
@@ -84,18 +88,20 @@
 // # What is not guaranteed
 //
 // No lock can guarantee that only one process acts as the holder: a paused process may continue
-// after another process has acquired the lock. If two for a moment do harm, have the store compare
-// [Hold.Token], or write to ZooKeeper by [Hold.Multi]. For work that can use neither, call
-// [Hold.Verify] right before it: that narrows the window and cannot close it.
+// after another process has acquired the lock. If it does harm that two processes act as the
+// holder, even for a moment, have the store compare [Hold.Token], or write to ZooKeeper by
+// [Hold.Multi]. For work that can use neither, call [Hold.Verify] right before it: that narrows the
+// window and cannot close it.
 //
 // Nor do the locks guarantee
 //   - a place in the queue across sessions: a caller whose session expires during its wait queues
 //     again, at the tail;
 //   - that [ErrBusy] is still true when it is returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
-//   - that locks of two packages exclude each other on one path: except for reentrant and leader,
-//     each ignores the nodes of the other. A lock also empties the data of its directory, which for
-//     a semaphore is the number of permits. Give each lock a path of its own.
+//   - that locks of two packages exclude each other on one path: only reentrant and leader do, all
+//     others ignore each other's nodes. A mutex or a writer also empties the data of the node at
+//     its path; if a semaphore uses the same path, that erases its number of permits. Give each
+//     lock a path of its own.
 //
 // # Errors
 //
@@ -106,14 +112,15 @@
 //     no server had answered, the error matches [ErrNoAnswer], too.
 //   - zk.ErrClosing: the connection was closed.
 //   - zk.ErrNoAuth: the server refused the request; the text names the missing right.
-//   - zk.ErrAuthFailed: the server refused the credentials. Connect returns this error at once.
-//     Other calls wait until ctx is canceled, and return it together with ctx's error.
-//   - zk.ErrNoNode, from Conn.RequestRelease: the member has gone.
+//   - zk.ErrAuthFailed: the server refused the credentials. Connect returns this error at once. The
+//     calls of locks wait until ctx is canceled, and return it together with ctx's error.
+//   - zk.ErrNoNode, from Conn.RequestRelease: the holder or waiter that was asked has gone.
 //   - zk.ErrConnectionClosed: the connection was lost during a transaction of [Hold.Multi] or of
 //     leader's Proclaim. The transaction is not repeated, and may have taken place.
 //
-// All other calls wait until a server answers or ctx is canceled. The error of a canceled call says
-// what the call waited for. If no server answered, it names the servers and the reason. If the call
-// was queued, it says how many nodes are ahead, and how many of these nodes belong to the same
-// connection: a program that waits for its own lock finds the reason there.
+// If the connection is lost, every other call repeats its request until a server answers or ctx is
+// canceled. The error of a canceled call says what the call waited for. If no server answered, it
+// names the servers and the reason. If the call was queued, it says how many nodes are ahead, and
+// how many of these nodes belong to the same connection: a program that waits for its own lock
+// finds the reason there.
 package zklocks

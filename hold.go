@@ -154,7 +154,8 @@ func (h *Hold) ValidUntil() time.Time {
 // that refuses smaller tokens than it has seen is safe from holders that have lost the lock and
 // still write.
 //
-// Holds that share a node have the same token: refuse smaller tokens, not equal ones. If several
+// Holds that share a node have the same token, as shared reads and rwlock.WithHandoff do: refuse
+// smaller tokens, not equal ones. If several
 // callers hold at once, as with a semaphore of more than one permit, the token orders the grants
 // and does not fence the holders from each other.
 func (h *Hold) Token() int64 {

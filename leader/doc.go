@@ -28,8 +28,8 @@
 //     after the last answer.
 //   - The next candidate leads 10 to 12 s after the leader's last packet, also if the leader's
 //     process was killed.
-//   - If the function returns or ctx is canceled, the leader resigns, and the next candidate leads
-//     at once.
+//   - If ctx is canceled, so is the context of the function. When the function has returned, the
+//     leader resigns, and the next candidate leads at once.
 //
 // # What is guaranteed
 //
@@ -44,9 +44,9 @@
 //   - never begins a term while the function of the previous term runs;
 //   - never calls the function in a process that has not become the leader.
 //
-// [Election.Leader] and [Election.Observe] show the leader to any process, and never show a former
-// leader as current: Leader sends a quorum request before it reads, and a quorum has confirmed each
-// current view of Observe within the session timeout.
+// [Election.Leader] and [Election.Observe] show the leader to any process. Leader never returns a
+// leader that had gone before the call: it sends a quorum request before it reads. Observe never
+// shows as current a leader that was replaced more than a session timeout ago.
 //
 // # What is not guaranteed
 //
