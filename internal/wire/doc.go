@@ -5,19 +5,34 @@
 //
 // For the locks it
 //   - knows the session, the number of reconnects, and until when the session is known to live, by
-//     the times of packets (state.go, deadline.go);
-//   - sends the heartbeats that prove that the session lives (heartbeat.go);
-//   - keeps their watches, which all waiters share (watch.go), and sets them, on many nodes by one
-//     request, and on release markers (watches.go, marks.go);
-//   - reads the zxid of a create in the header of its reply (packetConn.reply).
+//     the times of packets;
+//   - sends the heartbeats that prove that the session lives;
+//   - keeps their watches, which all waiters share, and sets them, on many nodes by one request, and
+//     on release markers;
+//   - reads the zxid of a create in the header of its reply.
 //
 // For any program it
-//   - chooses servers, looks up their names and bounds each attempt (hosts.go, conn.go);
-//   - refuses frames that would end the process (frame.go), and hides a failed Write, after which
-//     the client would answer a request twice (packetConn.Write);
-//   - has each of the client's watches fire after a reconnect, so that none misses a change
+//   - chooses servers, looks up their names and bounds each attempt;
+//   - refuses frames that would end the process, and hides a failed Write, after which the client
+//     would answer a request twice (packetConn.Write);
+//   - fires each of the client's watches after a reconnect, so that none misses a change
 //     (packetConn.takeZxid);
-//   - has Close end, within a second as a rule, and say whether a server has confirmed it
-//     (Conn.Close);
-//   - has a new session ask for the timeout that the program has asked for (packetConn.note).
+//   - bounds Close to a second as a rule, and reports whether a server has confirmed it;
+//   - asks for the program's session timeout in each new session (packetConn.note).
+//
+// # Files
+//
+// Each calls those below it (internal/test/arch has the exception):
+//
+//	connect.go     Connect: input, the first session, credentials
+//	conn.go        what the client calls: dialer, callback, logger; Close
+//	options.go     options
+//	watches.go     requests that set watches
+//	packetconn.go  each packet
+//	heartbeat.go   when heartbeats are sent
+//	hosts.go       which server comes next
+//	watch.go       a watch and those that wait for it
+//	state.go       the session as the locks see it
+//	deadline.go    until when the session is known to live
+//	frame.go       the protocol
 package wire

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// files has the files of each package in reading order. The doc comment of package queue lists its
-// files under "# Files".
+// files has the files of each package in reading order. The doc comments of packages queue and wire
+// list their files under "# Files".
 var files = map[string][]string{
 	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "servers.go", "errors.go"},
 	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "handoff.go", "readsharer.go", "sharing.go", "options.go"},
@@ -30,15 +30,16 @@ var files = map[string][]string{
 
 // back are the arrows that may point up, each with its reason.
 var back = map[string]string{
-	"internal/zkclient: call.go to client.go":    "whether the session is still the same",
-	"internal/zkclient: call.go to unreached.go": "why a call has had no answer",
-	"semaphore: count.go to semaphore.go":        "the text of an error",
+	"internal/zkclient: call.go to client.go":      "whether the session is still the same",
+	"internal/zkclient: call.go to unreached.go":   "why a call has had no answer",
+	"internal/wire: heartbeat.go to packetconn.go": "a timer sends the heartbeat, and a packet sets the timer",
+	"semaphore: count.go to semaphore.go":          "the text of an error",
 }
 
 // ordered are the packages with an order of files.
 var ordered = []string{
 	root, "rwlock", "reentrant", "semaphore", "leader", "once",
-	"internal/slot", "internal/queue", "internal/hold", "internal/znode", "internal/zkclient",
+	"internal/slot", "internal/queue", "internal/hold", "internal/znode", "internal/zkclient", "internal/wire",
 }
 
 // listed matches the files in a doc comment.
