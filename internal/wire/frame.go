@@ -112,9 +112,6 @@ func encode(p []byte, values ...any) []byte {
 // has expired.
 func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	n := len(b) - lengthSize
-	if n < minHandshake {
-		return 0, 0, fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
-	}
 	if password := int32At(b, 20); int(password) > n-minHandshake {
 		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
 	}
@@ -152,12 +149,11 @@ func created(op int32, p []byte) []byte {
 }
 
 // checkBody refuses what the client's decoder cannot handle: a length or a count that it allocates
-// before it checks whether the bytes are there, and a Multi result without an end. size is that of
-// the body, head its first bytes.
+// before it checks whether the bytes are there, and a Multi result without an end.
 //
 // A missing length is as bad as a wrong one. The client reuses its buffer, and would read on in the
 // bytes of an earlier reply.
-func checkBody(op int32, size int, head []byte) error {
+func checkBody(op int32, body []byte) error {
 	element, none := 0, int32(0) // bytes that an element takes at least, and the count that stands for a nil
 	switch op {
 	case opGetData, opReconfig:
@@ -167,15 +163,15 @@ func checkBody(op int32, size int, head []byte) error {
 	case opGetACL:
 		element = 12 // rights, and the lengths of scheme and id
 	case opMulti:
-		return checkMulti(head) // all of it
+		return checkMulti(body)
 	default:
 		return nil
 	}
-	if size < 4 {
-		return fmt.Errorf("%w: body of %d bytes", errFrame, size)
+	if len(body) < 4 {
+		return fmt.Errorf("%w: body of %d bytes", errFrame, len(body))
 	}
-	if n := int32At(head, 0); n < none || int(n) > (size-4)/element {
-		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, size)
+	if n := int32At(body, 0); n < none || int(n) > (len(body)-4)/element {
+		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, len(body))
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ func FuzzCheckBody(f *testing.F) {
 	f.Add(int32(opGetChildren2), []byte{0x7f, 0xff, 0xff, 0xff})
 	f.Add(int32(opGetACL), []byte{0xff, 0xff, 0xff, 0xfe})
 	f.Fuzz(func(t *testing.T, op int32, body []byte) {
-		if err := checkBody(op, len(body), body); err != nil && !errors.Is(err, errFrame) {
+		if err := checkBody(op, body); err != nil && !errors.Is(err, errFrame) {
 			t.Error(err)
 		}
 	})

@@ -35,8 +35,10 @@ type packetConn struct {
 	address string        // as dialed
 	limit   time.Duration // for the handshake
 
-	in   *bufio.Reader // used by the reading goroutine only, like left
-	left int           // bytes of the current frame that the client has not read yet
+	// Only the reading goroutine uses in, buf and left.
+	in   *bufio.Reader
+	buf  []byte // the current frame, with its length in front
+	left []byte // the end of buf that the client has not read yet
 
 	sending sync.Mutex // held while a packet is written; lock order: sending, client.mu
 
@@ -137,7 +139,7 @@ func (w *packetConn) note(p []byte) (send []byte) {
 
 // Read returns the server's frames to the client, each after it has been inspected.
 func (w *packetConn) Read(p []byte) (int, error) {
-	if w.left == 0 {
+	if len(w.left) == 0 {
 		w.client.mu.Lock()
 		next := w.nextFrame
 		if w.phase == handshake {
@@ -149,67 +151,60 @@ func (w *packetConn) Read(p []byte) (int, error) {
 			w.fail(err)
 			return 0, err
 		}
+		w.left = w.buf
 	}
-	n, err := w.in.Read(p[:min(len(p), w.left)])
-	w.left -= n
-	if err != nil {
-		w.fail(err)
-	}
-	return n, err
+	n := copy(p, w.left)
+	w.left = w.left[n:]
+	return n, nil
 }
 
-// nextFrame waits for a frame behind the handshake and inspects its first bytes, which stay in the
-// buffer.
+// nextFrame reads a frame behind the handshake that is for the client.
 func (w *packetConn) nextFrame() error {
 	for {
-		head, err := w.in.Peek(lengthSize)
-		if err != nil {
-			return err
+		err := w.readFrame(replyHeader, maxReply)
+		forClient := false
+		if err == nil {
+			forClient, err = w.reply(w.buf)
 		}
-		n := int(int32At(head, 0))
-		if n < replyHeader || n > maxReply {
-			return fmt.Errorf("%w: reply of %d bytes", errFrame, n)
-		}
-		if head, err = w.in.Peek(lengthSize + replyHeader); err != nil {
-			return err
-		}
-		forClient, err := w.reply(head, n-replyHeader)
-		if err != nil {
-			return err
-		}
-		if forClient {
-			w.left = lengthSize + n
-			return nil
-		}
-		if _, err := w.in.Discard(lengthSize + n); err != nil {
+		if err != nil || forClient {
 			return err
 		}
 	}
+}
+
+// readFrame reads a frame of least to most bytes into buf.
+func (w *packetConn) readFrame(least, most int) error {
+	if cap(w.buf) > readBuffer {
+		w.buf = nil // a large reply is rare
+	}
+	w.buf = append(w.buf[:0], 0, 0, 0, 0)
+	if _, err := io.ReadFull(w.in, w.buf); err != nil {
+		return err
+	}
+	n := int(int32At(w.buf, 0))
+	if n < least || n > most {
+		return fmt.Errorf("%w: %d bytes", errFrame, n)
+	}
+	w.buf = slices.Grow(w.buf, n)[:lengthSize+n]
+	_, err := io.ReadFull(w.in, w.buf[lengthSize:])
+	return err
 }
 
 // readHandshake reads the answer to the handshake.
 func (w *packetConn) readHandshake() error {
-	head, err := w.in.Peek(lengthSize)
-	if err != nil {
-		return w.handshakeError(err)
-	}
-	n := int(int32At(head, 0))
+	err := w.readFrame(minHandshake, maxHandshake)
 	switch {
-	case string(head) == "HTTP":
+	case string(w.buf[:lengthSize]) == "HTTP":
 		return errors.New("the server speaks HTTP: this is not ZooKeeper's client port")
-	case n < minHandshake || n > maxHandshake:
-		return fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
-	}
-	whole, err := w.in.Peek(lengthSize + n)
-	if err != nil {
+	case errors.Is(err, errFrame):
+		return err
+	case err != nil:
 		return w.handshakeError(err)
 	}
-	session, granted, err := connectReply(whole)
+	session, granted, err := connectReply(w.buf)
 	if err != nil {
 		return err
 	}
-	w.left = lengthSize + n
-
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +226,7 @@ func (w *packetConn) readHandshake() error {
 	c.hosts.timeout = shortest
 	if 0 < shortest && shortest < granted {
 		// The client must send its pings, and give up a silent server, by the timeout that counts.
-		binary.BigEndian.PutUint32(whole[timeoutInHandshake:], uint32(shortest.Milliseconds()))
+		binary.BigEndian.PutUint32(w.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
 	return nil
 }
@@ -262,64 +257,50 @@ func (w *packetConn) takeZxid(head []byte) {
 	binary.BigEndian.PutUint64(head[zxidInReply:], 0)
 }
 
-// reply inspects a reply whose header has arrived, before the client sees it. forClient is false
-// for the answers to the packetConn's own requests, which the client must not see.
-func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
-	const header = lengthSize + replyHeader
-	xid, zxid, code := int32At(head, 4), int64At(head, zxidInReply), int32At(head, 16)
+// reply inspects a reply before the client sees it. forClient is false for the answers to the
+// packetConn's own requests, which the client must not see.
+func (w *packetConn) reply(p []byte) (forClient bool, err error) {
+	xid, zxid, code, body := int32At(p, 4), int64At(p, zxidInReply), int32At(p, 16), p[lengthSize+replyHeader:]
 	if xid == xidEvent {
-		whole, err := w.peek(header + size)
-		if err == nil {
-			err = w.event(whole[header:])
-		}
-		return true, err
+		return true, w.event(body)
 	}
 	if xid >= 0 {
-		w.takeZxid(head)
+		w.takeZxid(p)
 	}
 	c := w.client
 	c.mu.Lock()
-	op := w.sent[xid].op
-	c.mu.Unlock()
+	r, ok := w.sent[xid]
 	if code == 0 {
-		n := header + size
-		if op != opMulti {
-			n = min(n, header+4)
-		}
-		whole, err := w.peek(n)
-		if err == nil {
-			err = checkBody(op, size, whole[header:])
-		}
-		if err != nil {
-			return false, err
-		}
+		err = checkBody(r.op, body)
 	}
-
-	c.mu.Lock()
-	p, ok := w.sent[xid]
-	delete(w.sent, xid)
-	if p.answered != nil {
-		p.answered(code)
-	}
-	if ok && touches(op, code) {
-		c.answered(p.at, proves(op, code))
+	if err == nil {
+		delete(w.sent, xid)
+		if r.answered != nil {
+			r.answered(code)
+		}
+		if ok && touches(r.op, code) {
+			c.answered(r.at, proves(r.op, code))
+		}
 	}
 	c.mu.Unlock()
-	if ok && op != opPing {
+	if err != nil {
+		return false, err
+	}
+	if ok && r.op != opPing {
 		c.Dropped.Store(code == codeThrottled)
 	}
-	if op == opClose && code == 0 {
+	if r.op == opClose && code == 0 {
 		c.closeConfirmed.Store(true)
 	}
-	if p.createZxid != nil && code == 0 {
-		p.createZxid.Store(zxid)
+	if r.createZxid != nil && code == 0 {
+		r.createZxid.Store(zxid)
 	}
 	switch {
 	case xid <= ownXids:
 		return false, nil
-	case op == opSetAuth && code != 0:
+	case r.op == opSetAuth && code != 0:
 		w.refused()
-	case op == opSetWatches && code != 0:
+	case r.op == opSetWatches && code != 0:
 		// The client would only log it, and its watches would never fire. It sets them again on the
 		// next connection.
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
@@ -366,26 +347,6 @@ func (w *packetConn) event(body []byte) error {
 		}
 	}
 	return nil
-}
-
-// peek returns the next n bytes, however many, and leaves them in the buffer.
-func (w *packetConn) peek(n int) ([]byte, error) {
-	if n > w.in.Size() {
-		w.enlarge(n)
-	}
-	return w.in.Peek(n)
-}
-
-// enlarge replaces the buffer by one of size bytes, which is larger than the current one. The new
-// buffer reads what the old one has buffered, and then the connection. It must not read from the
-// old buffer: then each reply that is larger than all before would add a buffer, and none of them
-// could be freed before the connection ends.
-func (w *packetConn) enlarge(size int) {
-	buffered, _ := w.in.Peek(w.in.Buffered()) // cannot fail: no more than there is
-	w.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(buffered), w.Conn), size)
-	// This moves them into the new buffer. Otherwise they would still be outside of it when it
-	// grows again.
-	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
 }
 
 // send sends a request of the packetConn's own between the client's requests, if there is a session

@@ -288,7 +288,7 @@ func TestSoundBodies(t *testing.T) {
 		"multi of errors": {opMulti, join(word(opError), []byte{0}, word(-2), word(-2), word(-1), []byte{1}, word(-1))},
 		"multi, unknown":  {opMulti, join(word(19), []byte{0}, word(0), word(2), []byte("/a"), word(-1), []byte{1}, word(-1))},
 	} {
-		if err := checkBody(tc.op, len(tc.body), tc.body); err != nil {
+		if err := checkBody(tc.op, tc.body); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
