@@ -14,42 +14,42 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrNoAnswer is matched by the error of a call that no server has answered when its ctx ended.
+// ErrNoAnswer is matched by the error of a call that returns because its ctx is canceled, if no
+// server has answered.
 var ErrNoAnswer = errors.New("no answer from ZooKeeper")
 
-// A Conn is a connection to an ensemble, as Connect makes it: the zk client, and what this package
-// adds. The client dials by the Conn and reports its session events to it.
+// A Conn is a connection to an ensemble: the zk client, which Connect makes, and what this package
+// adds. The client calls the Conn to dial, to log and to report session events.
 type Conn struct {
 	*zk.Conn
 	*state
-	Servers []string // that the connection may use, as given to Connect
+	Servers []string // as given to Connect, with ports
 
 	settings
-	timeout time.Duration // that each new session is asked for
+	timeout time.Duration // asked for in each new session
 	hosts   *hosts
 
-	ready    chan struct{} // has a value when there is the first session
-	returned atomic.Bool   // by Connect
+	ready    chan struct{}  // receives a value when there is a session
+	returned atomic.Bool    // Connect has returned the Conn
+	failed   chan struct{}  // closed when Connect has failed; no session event is reported after that
+	work     sync.WaitGroup // the goroutine that drains the client's events
 
-	failed chan struct{} // closed when Connect has failed: no session event is reported any more
-	logged sync.Map      // the messages that Printf does not log again now
+	logged          sync.Map     // the messages that Printf does not log again now
+	zxid            atomic.Int64 // in the last reply of this session; 0: none. See takeZxid
+	noRemoveWatches atomic.Bool  // a server does not know RemoveWatches
 
-	work            sync.WaitGroup // calls of Connect itself, and of closed
-	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
-	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
-
-	// Dropped says that the server has dropped the last request, other than a ping, because of its
-	// load.
+	// Dropped reports whether the server, being overloaded, has dropped the last request. Pings do
+	// not count.
 	Dropped atomic.Bool
 
 	closing        atomic.Bool
 	closed         chan struct{} // closed when Close has returned
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session
 
-	// Guarded by state.mu.
-	current *packetConn
+	// state.mu guards what follows.
+	current *packetConn // nil before the first
 	beats   beats
-	xid     int32 // of the packetConns' last own request
+	xid     int32 // of the last request of a packetConn's own
 }
 
 func newConn(servers []string, timeout time.Duration, s settings) *Conn {
@@ -73,10 +73,10 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 	return c
 }
 
-// dial is the client's zk.Dialer. It ignores the client's own timeout, which depends neither on the
-// session's nor on the server.
+// dial is the client's zk.Dialer. It ignores the client's timeout, which is the same for all
+// sessions and servers.
 func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
-	c.hangUp() // the client does not do that when the session has expired
+	c.hangUp() // when the session has expired, the client does not close its connection
 	if err := sleep(c.quit, c.hosts.pause()); err != nil {
 		return nil, net.ErrClosed
 	}
@@ -119,7 +119,7 @@ func (c *Conn) open(network, server string) (*packetConn, error) {
 	return newPacketConn(c, conn, address, limit), nil
 }
 
-// secure begins TLS. It checks the name that the user gave, as only that one is in a certificate.
+// secure begins TLS. It checks the certificate against the name that was given to Connect.
 func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
 	config, err := c.tls()
 	if err != nil {
@@ -133,13 +133,13 @@ func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Co
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS just closes the connection
+		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS closes the connection: EOF
 	}
 	return secured, nil
 }
 
-// event is the client's zk.EventCallback. The client waits for it, at times with its mutexes held,
-// so it must neither block nor call the connection.
+// event is the client's zk.EventCallback. The client may hold mutexes while it calls event. So
+// event must neither block nor call the client.
 func (c *Conn) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
@@ -158,16 +158,15 @@ func (c *Conn) event(e zk.Event) {
 		c.disconnect()
 		c.mu.Unlock()
 		if c.IsClosed() {
-			// The client now answers everything in its queue and ends. Close may be about to put
-			// its last request there, and would wait a second for the answer if the request came
-			// too late.
+			// The client answers all requests in its queue and ends. Close may be about to put its
+			// last request into the queue. If that came too late, Close would wait a second.
 			time.Sleep(2 * time.Millisecond)
 		}
 	}
 }
 
-// Unanswered returns when the oldest request was sent that the server has not answered, or the zero
-// time if there is none.
+// Unanswered returns when the oldest unanswered request was sent, or the zero time if there is
+// none.
 func (c *Conn) Unanswered() (oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,9 +183,8 @@ func (c *Conn) Unanswered() (oldest time.Time) {
 
 type dialing struct{}
 
-// Dialing returns the Conn for which a dialer is called with ctx, nil if there is none. Package
-// zktest reports and closes the connections that a test leaves open: the synctest bubble of the
-// test would panic.
+// Dialing returns the Conn that calls a dialer with ctx; nil: none does. Package zktest reports and
+// closes the connections that a test leaves open. Otherwise the test's synctest bubble would panic.
 func Dialing(ctx context.Context) *Conn {
 	c, _ := ctx.Value(dialing{}).(*Conn)
 	return c
@@ -194,18 +192,18 @@ func Dialing(ctx context.Context) *Conn {
 
 var errUnconfirmed = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
 
-// Close closes the connection and reports whether a server has ended its session. From the second
-// call on it returns nil, when the first has returned. It does nothing before Connect has returned.
+// Close closes the connection and returns an error if no server has ended the session. A second
+// call waits for the first and returns nil. Before Connect has returned, Close does nothing.
 func (c *Conn) Close() error {
 	if !c.returned.Load() {
 		return nil
 	}
 	if c.closing.Swap(true) {
-		<-c.closed // not a mutex, which stops the clock of a synctest bubble
+		<-c.closed // a mutex would stop the clock of a synctest bubble
 		return nil
 	}
 	defer close(c.closed)
-	session := c.Session() // 0 if the client was closed before
+	session := c.Session() // 0: the program has closed the client
 	c.end()
 	if session == 0 || c.closeConfirmed.Load() {
 		return nil
@@ -213,12 +211,12 @@ func (c *Conn) Close() error {
 	return errUnconfirmed
 }
 
-// end closes the client. It declares the holds lost first: the client may be stuck in front of a
-// server that does not read, and then cannot send its last request.
+// end closes the client. It declares the holds lost first, because the client may be unable to send
+// its last request to a server that does not read.
 //
-// A client without a connection does not check whether it was closed. It would dial forever, and
-// put its last request where no goroutine takes it. So abort ends its attempt, and hosts.Next ends
-// the client, which takes a goroutine switch or two.
+// A client without a connection does not notice that it was closed. It would dial forever, and no
+// goroutine would take its last request from the queue. So end closes the network connection, which
+// ends the attempt, and waits until hosts.Next has ended the client.
 func (c *Conn) end() {
 	up := c.Down().IsZero() // before markClosed, which sets Down
 	c.markClosed()
@@ -230,7 +228,7 @@ func (c *Conn) end() {
 		}
 	}
 	c.Conn.Close()
-	c.hangUp() // a client that has not sent its request would go on when it can send again
+	c.hangUp() // or a client that could not send its last request would continue when it can
 }
 
 // hangUp closes the network connection.

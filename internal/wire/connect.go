@@ -15,8 +15,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Connect opens a connection to an ensemble, as zklocks.Connect does. If it fails nothing is left:
-// no goroutine, no network connection, no session if one had been granted.
+// Connect opens a connection to an ensemble, as zklocks.Connect does. If it fails, it leaves no
+// goroutine, no network connection and no session behind.
 func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...Option) (*Conn, error) {
 	start := time.Now()
 	addresses, err := Addresses(servers)
@@ -32,7 +32,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 	for _, a := range s.auth {
 		if a.user == "" || strings.Contains(a.user, ":") {
-			// Not shown: a caller that passes "user:password" as the user would find it in a log.
+			// The error does not quote the user, which may be "user:password".
 			return nil, errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
 		}
 	}
@@ -95,13 +95,13 @@ func (c *Conn) start(ctx context.Context) error {
 			epoch := c.Epoch()
 			err := c.AddAuth("digest", []byte(a.user+":"+a.password))
 			if err == nil && c.Epoch() != epoch {
-				// The client may have reconnected before it noted what to send on each connection.
+				// The client may have reconnected before it stored the credentials.
 				return zk.ErrConnectionClosed
 			}
 			return err
 		})
 		if err == nil {
-			err = insist(ctx, c.ping) // a server that refuses credentials may close the connection right after its answer
+			err = insist(ctx, c.ping) // a server may accept the request and then close the connection
 		}
 		if err != nil {
 			return fmt.Errorf("digest authentication of %q: %w", a.user, err)
@@ -111,7 +111,7 @@ func (c *Conn) start(ctx context.Context) error {
 	return nil
 }
 
-// insist repeats a call while it fails because of the connection or of an overloaded server.
+// insist repeats a call while the connection fails or the server is overloaded.
 func insist(ctx context.Context, call func() error) error {
 	for {
 		err := call()
@@ -128,40 +128,40 @@ func insist(ctx context.Context, call func() error) error {
 	}
 }
 
-// Addresses returns the servers with their ports. The error says which of them is invalid.
+// Addresses returns the servers with their ports. The error quotes the first invalid server.
 func Addresses(servers []string) ([]string, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("zklocks: no servers given")
 	}
 	addresses := make([]string, 0, len(servers))
 	for _, s := range servers {
-		if strings.Contains(s, "@") { // the part in front may be a password: do not show it
+		if strings.Contains(s, "@") { // the error does not quote s, which may have a password
 			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
 		}
 		address := s
-		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") { // IPv6 stands in brackets
+		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") { // an IPv6 address has brackets
 			address = s + ":" + strconv.Itoa(zk.DefaultPort)
 		}
 		host, port, err := net.SplitHostPort(address)
 		var wrong *net.AddrError
-		if errors.As(err, &wrong) { // without the address, which may be long
+		if errors.As(err, &wrong) { // wrong.Addr may be long
 			return nil, fmt.Errorf("zklocks: address %.*q: %s", maxHost, s, wrong.Err)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); !validHost(host) || err != nil || n == 0 {
 			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
 		}
-		if !slices.Contains(addresses, address) { // one that is given twice would be tried twice as often
+		if !slices.Contains(addresses, address) { // or the client would try it twice as often
 			addresses = append(addresses, address)
 		}
 	}
 	return addresses, nil
 }
 
-// maxHost is the length of the longest name that can be looked up, with a dot at its end.
+// maxHost is the length of the longest name, with a dot at its end.
 const maxHost = 254
 
-// validHost refuses several names in one, and a path: the lookup would fail again and again, until
-// the caller's ctx ends.
+// validHost refuses a list of names and a path. Each lookup would fail, until the caller's ctx is
+// canceled.
 func validHost(host string) bool {
 	return host != "" && len(host) <= maxHost && !strings.ContainsFunc(host, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// deadline finds the latest packet of a connection that the leader is known to have noticed.
+// deadline finds the latest packet of a connection that the leader is known to have noted.
 //
 // Only the leader ends sessions. A client on a follower keeps its session alive with any packet
 // except credentials, which are not recorded here. But the follower only notes the packet. It sends

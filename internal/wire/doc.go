@@ -7,8 +7,8 @@
 //   - knows the session, the number of reconnects, and until when the session is known to live, by
 //     the times of packets;
 //   - sends the heartbeats that prove that the session lives;
-//   - keeps their watches, which all waiters share, and sets them, on many nodes by one request, and
-//     on release markers;
+//   - keeps their watches, which all waiters share, and sets them, on many nodes by one request,
+//     and on release markers;
 //   - reads the zxid of a create in the header of its reply.
 //
 // For any program it

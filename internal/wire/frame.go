@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The client trusts what a server sends: a length below 16 or a count of 4 billion children ends
-// the process, in a goroutine where no caller can recover. The checks here prevent that, and check
-// no more.
+// The client trusts what a server sends. A length below 16 or a count of 4 billion children makes
+// it panic, in a goroutine where no caller can recover. The checks here prevent that, and check no
+// more.
 const (
 	lengthSize  = 4
 	replyHeader = 16 // xid, zxid, error
@@ -50,9 +50,9 @@ const (
 
 const (
 	xidEvent = -1
-	// ownXids is above the xids of the packetConns' own requests, which count down and never begin
-	// again. Otherwise a server could take a request that the session has sent through another
-	// server, and that is committed only now, for a request of this connection.
+	// The xids of the packetConns' own requests count down from ownXids. A session never uses one
+	// twice: a request that it sent through another server may be committed only now, and this
+	// server must not take it for a request of this connection.
 	ownXids = -1000
 
 	codeConnectionLoss = -4 // no server sends it
@@ -72,8 +72,8 @@ var errFrame = errors.New("malformed frame from the server")
 func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// stringAt reads a string, with its length in front, and returns where it ends. ok is false if b
-// ends before it.
+// stringAt reads a string behind its length, and returns where it ends. ok is false if b is too
+// short.
 func stringAt(b []byte, at int) (s []byte, end int, ok bool) {
 	if len(b) < at+4 {
 		return nil, 0, false
@@ -130,8 +130,8 @@ func request(p []byte) (xid, op int32) {
 	return int32At(p, 4), int32At(p, 8)
 }
 
-// created returns the path that a request creates, a Multi as its first operation or right after a
-// check; nil if it creates nothing.
+// created returns the path that a request creates; nil: none. In a Multi the create must be the
+// first operation, or the second behind a check.
 func created(op int32, p []byte) []byte {
 	const header = 9 // of an operation in a Multi: type, done, error
 	at := 12         // behind length, xid, operation
@@ -148,13 +148,12 @@ func created(op int32, p []byte) []byte {
 	return path
 }
 
-// checkBody refuses what the client's decoder cannot handle: a length or a count that it allocates
-// before it checks whether the bytes are there, and a Multi result without an end.
-//
-// A missing length is as bad as a wrong one. The client reuses its buffer, and would read on in the
-// bytes of an earlier reply.
+// checkBody refuses what the client's decoder cannot handle: a length or a count for which it
+// allocates memory before it checks whether the bytes are there, and a Multi result without an end.
+// It also refuses a body without the length: the client would read it from the bytes of an earlier
+// reply, which its buffer still has.
 func checkBody(op int32, body []byte) error {
-	element, none := 0, int32(0) // bytes that an element takes at least, and the count that stands for a nil
+	element, none := 0, int32(0) // the least bytes of an element, and the count that means nil
 	switch op {
 	case opGetData, opReconfig:
 		element, none = 1, -1
@@ -176,7 +175,7 @@ func checkBody(op int32, body []byte) error {
 	return nil
 }
 
-// checkMulti reads the results, each with a header of type, done and error.
+// checkMulti checks the results, each with a header of type, done and error.
 func checkMulti(b []byte) error {
 	const header, stat = 9, 68
 	for at := 0; ; {
@@ -201,15 +200,14 @@ func checkMulti(b []byte) error {
 			at = end
 		case opDelete, opCheck:
 		default:
-			return nil // the decoder stops here, too, with an error
+			return nil // the decoder returns an error here
 		}
 	}
 }
 
-// proves reports whether an answer comes from the leader, with a quorum. A server that is cut off
-// from the leader gives all other answers by itself: with zookeeper.enableEagerACLCheck it refuses
-// a plain create, write or delete for lack of a right. The answer to a Multi has the refusals in
-// its results.
+// proves reports whether an answer shows that the leader has asked the quorum. A server that is cut
+// off from the leader can give all other answers. With zookeeper.enableEagerACLCheck it refuses a
+// plain create, write or delete for lack of a right. A Multi has refusals in its results.
 func proves(op, code int32) bool {
 	switch op {
 	case opMulti:
@@ -221,8 +219,8 @@ func proves(op, code int32) bool {
 	return false
 }
 
-// touches reports whether a server that answers so has recorded that the session is in use. Before
-// it does that, it checks credentials, and whether the client has sent any that it demands.
+// touches reports whether the server has noted, before this answer, that the session is in use. It
+// answers credentials without doing that, and so it does if it demands credentials and has none.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
 }

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// While a connection has holds or waiters it sends heartbeats, each a quorum request that writes
-// nothing: their answers move the deadline on. A process that computes on more goroutines than it
-// has processors must not lose its holds. So a packetConn writes the heartbeat where the timer
-// fires, whether or not the last heartbeat is answered, and records the answer where the packet is
-// read. Two goroutines wait for a processor then, the timer's and the reading one.
+// While a connection has holds or waiters, it sends heartbeats. A heartbeat is a quorum request
+// that writes nothing; its answer moves the deadline. A process that computes on more goroutines
+// than it has processors must not lose its holds. So the timer's goroutine writes the heartbeat,
+// whether or not the last heartbeat is answered, and the reading goroutine records the answer. Only
+// these two goroutines must get a processor.
 //
 // With a period P and a round trip R, both steady, the deadline stays ahead if there is a whole m
 // for which
 //   - mP >= R + 9T/32: each heartbeat proves the heartbeat that was sent m periods before;
 //   - (m+1)P + R < T: the next answer comes in time.
 //
-// With P = 3T/16 and m = 3 both hold for any R below T/4, and with a slightly shorter P for T/4,
-// too. If a goroutine that is ready waits up to W for a processor, R is W, and the heartbeats leave
-// up to W late. Then (m+1)P + 2W < T must hold, and does for a W below T/8.
+// With P = 3T/16 and m = 3 both hold for any R below T/4. With a slightly shorter P they hold for R
+// = T/4, too. If a goroutine waits up to W for a processor, R is W, and the heartbeats leave up to
+// W late. Then (m+1)P + 2W < T must hold, which is so for a W below T/8.
 
-// beatAfter returns the time from one heartbeat to the next. unanswered says that a heartbeat is
+// beatAfter returns the time from one heartbeat to the next. unanswered means that a heartbeat is
 // not answered when the next one leaves: R is above 3T/16.
 func beatAfter(timeout time.Duration, unanswered bool) time.Duration {
 	period := timeout * 3 / 16
@@ -30,14 +30,14 @@ func beatAfter(timeout time.Duration, unanswered bool) time.Duration {
 	return period
 }
 
-// beats is when a Conn sends heartbeats, guarded by its mu.
+// beats has the times of a Conn's heartbeats. The Conn's mu guards it.
 type beats struct {
 	wanted bool
-	// One timer would do if the goroutine that it starts ran at once, as it mostly does. In a busy
-	// process the runtime now and then puts it behind all others: the second timer's is in time.
+	// In a busy process the runtime now and then runs the goroutine of a timer behind all others.
+	// Then the goroutine of the second timer, which fires a little later, is in time.
 	timers     [2]*time.Timer
-	due        time.Time // for the next one; if one is late, those behind it are not
-	unanswered int       // heartbeats that are not answered yet
+	due        time.Time // of the next heartbeat; a late heartbeat does not delay the next
+	unanswered int       // heartbeats that were sent and not answered
 }
 
 func newBeats(beat func()) (b beats) {
@@ -48,7 +48,7 @@ func newBeats(beat func()) (b beats) {
 	return b
 }
 
-// KeepAlive begins, or ends, to send heartbeats.
+// KeepAlive starts or stops the heartbeats.
 func (c *Conn) KeepAlive(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *Conn) KeepAlive(on bool) {
 	c.beatAt(time.Now().Add(beatAfter(c.Timeout(), false)))
 }
 
-// beatAt sets when the next heartbeat is sent: at once on a new connection, which has no proof yet.
-// Caller holds mu.
+// beatAt sets when the next heartbeat is sent. On a new connection, which has no proof yet, that is
+// at once. Caller holds mu.
 func (c *Conn) beatAt(due time.Time) {
 	c.beats.due = due
 	for i, timer := range c.beats.timers {
@@ -69,9 +69,9 @@ func (c *Conn) beatAt(due time.Time) {
 	}
 }
 
-// beat is called by the timers. The first call sends the heartbeat, a Multi of one check of the
-// root, which always exists. A Sync would not do: a deposed leader that does not know it is deposed
-// still answers it.
+// beat is called by both timers; the first call sends the heartbeat. It is a Multi that checks the
+// root, which always exists. A Sync would prove nothing: a leader answers it that has been deposed
+// without noticing.
 func (c *Conn) beat() {
 	c.mu.Lock()
 	now, w := time.Now(), c.current
@@ -91,8 +91,8 @@ func (c *Conn) beat() {
 	}
 	c.mu.Unlock()
 	if !sends {
-		// On a new connection the client may still be about to send its credentials, which must be
-		// first. The heartbeat leaves behind the client's next request, see packetConn.note.
+		// On a new connection the client may still have to send its credentials, which must be the
+		// first packet. The heartbeat follows the client's next request, see packetConn.note.
 		c.ping()
 		return
 	}

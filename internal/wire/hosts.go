@@ -13,51 +13,49 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 400 * time.Millisecond
-	// A connection that lived shorter than settled does not reset the pauses. Otherwise a server
-	// that disconnects its clients would get a thousand connections a second.
+	// A connection that ends within settled does not reset the pauses. Otherwise a server that
+	// closes each connection would receive a thousand a second.
 	settled = time.Second
-	// A server that did not answer within its limit is avoided for avoidance times that limit,
-	// while there are other servers.
+	// If a server does not answer within its limit, the client prefers the other servers for
+	// avoidance times that limit.
 	avoidance = 4
 	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
-	// server answers in milliseconds. A server that is just starting was seen to leave a handshake
-	// unanswered now and then.
+	// server answers in milliseconds.
 	longestTry  = time.Second
 	shortestTry = 50 * time.Millisecond
 	// longestLookup bounds a lookup whose resolver has no limit of its own.
 	longestLookup = time.Minute
 )
 
-// hosts is the client's HostProvider. It decides which server comes next, how long to pause before
-// the attempt, and how long to wait for the server's answer: a round robin in random order, with a
-// pause after each round.
+// hosts is the client's HostProvider: a round robin in random order, with a pause after each round.
+// It also limits how long the client waits for a server's answer.
 //
-// It has no mutex. Only the client's main goroutine calls it, which makes one attempt at a time.
-// That goroutine holds a mutex of the client while it calls Next, so Next only picks; the dialer
-// does everything that takes time. Next does not return retryStart before the client is closed:
-// then the client sleeps a second and fails every waiting call.
+// It needs no mutex, because only the client's main goroutine calls it. That goroutine holds a
+// mutex of the client while it calls Next. So Next only picks, and the dialer does all that takes
+// time. Next returns retryStart only when the client is closed: the client then fails all waiting
+// calls and would sleep a second.
 type hosts struct {
 	quit    context.Context                                          // done when the client must end
 	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
 	stopped chan struct{}                                            // closed by stop
-	stop    func()                                                   // Next calls it when it ends the client
+	stop    func()                                                   // called by Next when the client must end
 	lookups sync.WaitGroup
 
 	timeout time.Duration // of the session: asked for, then granted
 	list    []*host
-	last    *host // that Next has returned
-	next    int
-	tries   int       // attempts since the last connection that lived for settled
-	since   time.Time // of the connection; zero: there is none
+	last    *host     // returned by Next
+	next    int       // index in list
+	tries   int       // attempts since the last connection that lasted for settled
+	since   time.Time // when the client connected; zero: it is not connected
 }
 
 // A host is a server as given to Connect.
 type host struct {
 	given     string
-	addresses []string // found by the last lookup; nil: none has succeeded
-	turn      int      // which of them comes next
-	hangs     int      // how many attempts in a row were not answered
-	avoided   time.Time
+	addresses []string   // result of the last lookup that succeeded; nil: none has
+	turn      int        // counts attempts, for the address that comes next
+	hangs     int        // attempts in a row that the server did not answer
+	avoided   time.Time  // until then, see avoidance
 	err       error      // of the last lookup
 	lookup    chan found // receives the result of the lookup under way; nil: none is
 }
@@ -71,7 +69,7 @@ type found struct {
 func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
 	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, stopped: make(chan struct{}), timeout: timeout}
 	h.stop = sync.OnceFunc(func() { close(h.stopped) })
-	for _, i := range rand.Perm(len(servers)) { // or all clients would connect to the first server
+	for _, i := range rand.Perm(len(servers)) { // so that not all clients connect to the first server
 		h.list = append(h.list, &host{given: servers[i], turn: rand.IntN(64)})
 	}
 	h.last = h.list[0]
@@ -88,8 +86,7 @@ func (h *hosts) Len() int { return len(h.list) }
 // next server.
 func (h *hosts) Next() (server string, retryStart bool) {
 	if h.quit.Err() != nil {
-		// Not before: retryStart is the only way to end a client that is looking for a server.
-		// Without it connect() would never notice that it was closed.
+		// A client that has no connection notices only by retryStart that it was closed.
 		h.stop()
 		return h.last.given, true
 	}
@@ -115,8 +112,8 @@ func (h *hosts) round() (n int) {
 	return n
 }
 
-// pause counts an attempt and returns how long to wait before it: not at all during the first round
-// after a working connection, then longer with each full round.
+// pause counts an attempt and returns how long to wait before it. It is 0 during the first round
+// after a connection that worked, and within a round. Between rounds it grows.
 func (h *hosts) pause() time.Duration {
 	round := h.round()
 	if !h.since.IsZero() {
@@ -135,8 +132,8 @@ func (h *hosts) pause() time.Duration {
 }
 
 // address returns what to dial for the server that Next returned, and how long the server may take
-// to answer. Its name is looked up if no address is known, and again after a round of attempts has
-// failed, because servers move.
+// to answer. It looks up the name if no address is known. It looks it up again after a round of
+// attempts has failed, because the servers may have moved.
 func (h *hosts) address() (address string, limit time.Duration, err error) {
 	x, limit := h.last, h.limit()
 	name, port, err := net.SplitHostPort(x.given)
@@ -146,7 +143,7 @@ func (h *hosts) address() (address string, limit time.Duration, err error) {
 	if x.addresses == nil {
 		h.lookUp(x, name, limit)
 	} else if h.tries > h.round() {
-		h.lookUp(x, name, shortestTry) // name servers that are gone must not cost a hold
+		h.lookUp(x, name, shortestTry) // a name server that does not answer must not cost a hold
 	}
 	if x.addresses == nil {
 		if x.err == nil {
@@ -158,8 +155,8 @@ func (h *hosts) address() (address string, limit time.Duration, err error) {
 	return net.JoinHostPort(x.addresses[x.turn%len(x.addresses)], port), limit, nil
 }
 
-// lookUp looks a name up and waits at most so long. The lookup then continues, for a later attempt:
-// if the first of two name servers is dead, a lookup takes several seconds.
+// lookUp looks a name up and waits up to wait for the result. The lookup continues after that, for
+// a later attempt: if the first of two name servers is dead, a lookup takes several seconds.
 func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 	if x.lookup == nil {
 		result := make(chan found, 1)
@@ -177,17 +174,17 @@ func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 	case f := <-x.lookup:
 		x.lookup, x.err = nil, f.err
 		if f.err == nil && len(f.addresses) > 0 {
-			slices.Sort(f.addresses) // resolvers shuffle, and then turn could hit one address twice and another never
+			slices.Sort(f.addresses) // turn could skip an address if the resolver's order counted
 			x.addresses = slices.Compact(f.addresses)
 		}
 	case <-ctx.Done():
 	}
 }
 
-// limit returns how long the server may take to answer: at first at most a sixth of the session
-// timeout, because the client notices a silent server after two thirds, and the rest must be enough
-// for two more attempts. It doubles with each attempt that the server did not answer, or a slow
-// ensemble would never be reached.
+// limit returns how long the server may take to answer. At first that is a sixth of the session
+// timeout T, at most a second: the client notices a silent server after 2T/3, and T/3 must be
+// enough for two attempts. It doubles with each attempt that the server did not answer, up to 2T/3,
+// so that the client reaches a slow ensemble.
 func (h *hosts) limit() time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(first<<min(h.last.hangs, 8), max(first, h.timeout*2/3))
@@ -199,8 +196,8 @@ func (h *hosts) hung() {
 	h.last.hangs++
 }
 
-// answered records that the server of the attempt has answered. From then on no server is waited
-// for longer than at first: a hold may be lost while the client waits for a server that is dead.
+// answered records that the server of the attempt has answered. It resets the limits of all
+// servers: a hold may be lost while the client waits for a dead server.
 func (h *hosts) answered() {
 	h.last.avoided = time.Time{}
 	for _, x := range h.list {

@@ -10,8 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// An Option changes how Connect connects. The options of package zklocks are these, and say there
-// what they do.
+// An Option changes how Connect connects. Package zklocks documents the options.
 type Option func(*settings)
 
 type settings struct {
@@ -47,8 +46,8 @@ func WithTLS(config *tls.Config) Option {
 	return WithTLSFrom(func() (*tls.Config, error) { return config, nil })
 }
 
-// WithTLSFrom is WithTLS with a configuration for each network connection, which is cloned. An
-// error fails the attempt to connect.
+// WithTLSFrom is WithTLS with a function that returns the configuration for each network
+// connection. If it fails, the attempt to connect fails.
 func WithTLSFrom(config func() (*tls.Config, error)) Option {
 	return func(s *settings) { s.tls = config }
 }
@@ -70,16 +69,16 @@ func WithSessionEvents(f func(zk.Event)) Option {
 // A listener is a function that is called with session events.
 type listener struct {
 	f    func(zk.Event)
-	last chan struct{} // closed when the call for the last event has ended; used by Conn.event only
+	last chan struct{} // closed when f has returned for the last event; nil: there was none
 }
 
-// notify calls f on a new goroutine, when the call for the event before has ended. It drops the
-// event if stop is closed first.
+// notify calls f on a new goroutine, after f has returned for the previous event. It drops the
+// event if stop is closed first. Only the client's main goroutine calls notify.
 func (l *listener) notify(e zk.Event, stop <-chan struct{}) {
 	before, ended := l.last, make(chan struct{})
 	l.last = ended
 	go func() {
-		defer close(ended) // also where f ends the goroutine
+		defer close(ended) // also if f ends the goroutine
 		if before != nil {
 			select {
 			case <-before:
@@ -94,8 +93,8 @@ func (l *listener) notify(e zk.Event, stop <-chan struct{}) {
 	}()
 }
 
-// quietFor is how long a message is not logged again: the zk client repeats a few of them several
-// times a second while it can reach no server.
+// quietFor is how long a message is not logged again. While the zk client can reach no server, it
+// repeats a few messages several times a second.
 const quietFor = 5 * time.Second
 
 // Printf is the client's zk.Logger.

@@ -19,16 +19,16 @@ import (
 
 const (
 	readBuffer = 32 << 10
-	// throttlePause is how long an overloaded server gets no request again.
+	// throttlePause is how long a request waits that an overloaded server has dropped.
 	throttlePause = 100 * time.Millisecond
-	// refusalPause is how long a connection lasts on which credentials are refused: another server,
-	// or this one after a change of its configuration, may accept them.
+	// refusalPause is how long a connection lasts if the server refuses the credentials. Another
+	// server, or this server after a change of its configuration, may accept them.
 	refusalPause = time.Second
 )
 
 // A packetConn is one network connection as the client sees it. It inspects each packet that
 // passes. The client writes one packet per Write, and never from two goroutines at once. Between
-// them the packetConn sends requests of its own: heartbeats, and those that set and remove watches.
+// these packets the packetConn sends its own requests: heartbeats, SetWatches and RemoveWatches.
 type packetConn struct {
 	net.Conn
 	client  *Conn
@@ -38,7 +38,7 @@ type packetConn struct {
 	// Only the reading goroutine uses in, buf and left.
 	in   *bufio.Reader
 	buf  []byte // the current frame, with its length in front
-	left []byte // the end of buf that the client has not read yet
+	left []byte // the rest of buf, which the client has not read yet
 
 	sending sync.Mutex // held while a packet is written; lock order: sending, client.mu
 
@@ -55,17 +55,17 @@ type phase int
 const (
 	fresh     phase = iota // nothing sent
 	handshake              // asked for a session
-	running                // got one
-	broken                 // an error was seen, the session is over, or it was closed
+	running                // a server has granted the session
+	broken                 // the connection has failed or was closed, or the session is over
 )
 
 // A packet is a request that was sent.
 type packet struct {
 	op         int32
 	at         time.Time     // before it was written
-	createZxid *atomic.Int64 // receives the zxid of the reply; or nil
-	// answered is called once, by the goroutine that holds client.mu, with the code of the answer,
-	// or with codeConnectionLoss. It is nil for the client's requests.
+	createZxid *atomic.Int64 // receives the zxid of the reply; nil: no caller wants it
+	// answered is nil for the client's requests. For a request of the packetConn it is called once,
+	// with the code of the answer or with codeConnectionLoss. Its caller holds client.mu.
 	answered func(code int32)
 }
 
@@ -79,13 +79,13 @@ func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) 
 	}
 }
 
-// Write sends one packet. Once there is a session it never fails: the client learns of a lost
-// connection from its reading side, which ends at once, too.
+// Write sends one packet. Once there is a session, Write returns no error. If the connection is
+// lost, the client's next Read fails.
 //
-// If a Write failed, the client would answer its request, forget that, and answer it again with all
-// other lost requests. The channel of a request that sends credentials again has room for one
-// answer, so the client's only goroutine would block there forever. Callers would also get the raw
-// network error instead of zk.ErrConnectionClosed.
+// If a Write failed, the client would answer the request twice: at once, and with all other lost
+// requests. The channel of a request that sends credentials again has room for one answer, so the
+// client's main goroutine would block forever. Callers would also receive the network's error
+// instead of zk.ErrConnectionClosed.
 func (w *packetConn) Write(p []byte) (int, error) {
 	if _, op := request(p); op == opClose {
 		w.client.markClosed() // notifies the holders before the server ends the session
@@ -102,8 +102,8 @@ func (w *packetConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// note inspects a packet before it is sent, so that the time it records is never later than the
-// server's. It returns what to send.
+// note records a packet of the client before it is sent, so that the time is never later than the
+// server's. It returns the bytes to send.
 func (w *packetConn) note(p []byte) (send []byte) {
 	c, now := w.client, time.Now()
 	c.mu.Lock()
@@ -114,14 +114,14 @@ func (w *packetConn) note(p []byte) (send []byte) {
 		w.asked = now
 		p = bytes.Clone(p) // the client's
 		if int64At(p, sessionInRequest) == 0 {
-			// The client asks for what the last session was granted: the limits of one member would
-			// bind all later sessions.
+			// The client asks for the timeout of the last session. So the limits of one server
+			// would bind all later sessions.
 			binary.BigEndian.PutUint32(p[timeoutInRequest:], uint32(c.timeout.Milliseconds()))
 		} else {
-			// A server that has not applied what the client has seen must refuse it.
+			// A server that has not applied what the client has read must refuse the session.
 			binary.BigEndian.PutUint64(p[zxidInRequest:], uint64(c.zxid.Load()))
 		}
-		// The client would wait 6.7 session timeouts here, and its second read has no deadline.
+		// The client's own deadline is 6.7 session timeouts, and its second read has none.
 		w.Conn.SetDeadline(now.Add(w.limit))
 	case running:
 		xid, op := request(p)
@@ -129,7 +129,8 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			w.pastAuth = true
 			c.beatAt(now)
 		}
-		if _, again := w.sent[xid]; !again { // pings have one xid: the answer is taken for that to the first
+		// All pings have the same xid. The answer to a ping counts for the first one.
+		if _, again := w.sent[xid]; !again {
 			w.sent[xid] = packet{op: op, at: now, createZxid: c.tracked(created(op, p))}
 		}
 		p = w.watches.flag(op, p)
@@ -225,13 +226,13 @@ func (w *packetConn) readHandshake() error {
 	shortest := c.Timeout()
 	c.hosts.timeout = shortest
 	if 0 < shortest && shortest < granted {
-		// The client must send its pings, and give up a silent server, by the timeout that counts.
+		// By this timeout the client sends its pings, and leaves a server that does not answer.
 		binary.BigEndian.PutUint32(w.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
 	return nil
 }
 
-// handshakeError explains in the user's terms why the handshake failed.
+// handshakeError returns what a failed handshake may mean.
 func (w *packetConn) handshakeError(err error) error {
 	switch {
 	case w.client.IsClosed():
@@ -244,12 +245,12 @@ func (w *packetConn) handshakeError(err error) error {
 		"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?)")
 }
 
-// takeZxid records the zxid of the reply to a request, and hides it from the client.
+// takeZxid records the zxid of the reply to a request, and replaces it with 0.
 //
-// The client reads its last zxid in one goroutine, to set its watches again after a reconnect,
-// while another goroutine stores the zxid of a reply: a data race, and a zxid that is too new loses
-// events. With the zxid hidden the client always states 0, so the server fires each of its watches
-// after a reconnect. The handshake states the real zxid, see note.
+// The client has a data race here. After a reconnect one goroutine reads the last zxid to set the
+// client's watches again, while another goroutine stores the zxid of a reply. If the first reads a
+// zxid that is too new, the watches miss events. Now it always reads 0, so the server fires all of
+// the client's watches after a reconnect. The handshake states the real zxid, see note.
 func (w *packetConn) takeZxid(head []byte) {
 	if zxid := int64At(head, zxidInReply); zxid > 0 {
 		w.client.zxid.Store(zxid)
@@ -301,17 +302,17 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 	case r.op == opSetAuth && code != 0:
 		w.refused()
 	case r.op == opSetWatches && code != 0:
-		// The client would only log it, and its watches would never fire. It sets them again on the
-		// next connection.
+		// The client would only log the refusal, and its watches would never fire. On the next
+		// connection it sets them again.
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
 	}
 	return true, nil
 }
 
-// refused delays a server's refusal of credentials that were accepted before. When the client reads
-// the refusal it ends the connection and connects again at once; Connect fails. If the client has
-// watches, each such connection also leaves one of the client's goroutines, which waits with the
-// request that sets them again until a server accepts the credentials.
+// refused delays the refusal of credentials that a server has accepted before. When the client
+// reads the refusal, it closes the connection and connects again at once. If the client has
+// watches, each such connection also leaves a goroutine of the client behind. It waits to set the
+// watches again until a server accepts the credentials.
 func (w *packetConn) refused() {
 	c := w.client
 	if !c.returned.Load() {
@@ -323,8 +324,9 @@ func (w *packetConn) refused() {
 	sleep(c.quit, refusalPause)
 }
 
-// event fires the packetConn's own watches, before the client sees the event. A marker's creation
-// fires only the watch with that marker: the others fire by the deletion, which comes next.
+// event fires the packetConn's own watches, before the client sees the event. The creation of a
+// release marker fires only the watch with that marker. The other watches on the node fire by its
+// deletion, whose event comes next.
 func (w *packetConn) event(body []byte) error {
 	path, _, ok := stringAt(body, 8) // behind the event's type and the state of the session
 	if !ok {
@@ -342,15 +344,15 @@ func (w *packetConn) event(body []byte) error {
 		switch {
 		case !watch.isSet && e.Type == zk.EventNodeDeleted && watch.kind == onNode:
 			watch.err = zk.ErrNoNode
-		case watch.isSet && watch.mark != "" && watch.mark != e.Path: // if it is not set, WatchNodes does that
-			go w.unwatch(watch.mark) // a goroutine that reads must not wait for room to write
+		case watch.isSet && watch.mark != "" && watch.mark != e.Path: // if it is not set, setWatches does it
+			go w.unwatch(watch.mark) // the reading goroutine must not wait until it can write
 		}
 	}
 	return nil
 }
 
-// send sends a request of the packetConn's own between the client's requests, if there is a session
-// and ready, which may be nil and is called right before, returns true. For answered see packet.
+// send sends a request of the packetConn between the client's requests, if there is a session and
+// ready returns true. ready may be nil; its caller holds client.mu. For answered see packet.
 func (w *packetConn) send(op int32, body []byte, ready func() bool, answered func(code int32)) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
@@ -376,7 +378,7 @@ func (w *packetConn) send(op int32, body []byte, ready func() bool, answered fun
 // anyWatches is the type of all watches on a node.
 const anyWatches int32 = 3
 
-// unwatch removes the watches on a marker or on another node, unless a waiter watches that again.
+// unwatch removes the watches on a marker or on another node, unless a waiter watches it again.
 func (w *packetConn) unwatch(path string) {
 	c := w.client
 	unwatched := func() bool { return len(w.watches[path]) == 0 && !c.noRemoveWatches.Load() }
@@ -384,14 +386,14 @@ func (w *packetConn) unwatch(path string) {
 		switch code {
 		case codeThrottled: // the server has dropped the request
 			time.AfterFunc(throttlePause, func() { w.unwatch(path) })
-		case codeUnimplemented: // all other codes mean the same: the watch may have fired meanwhile
+		case codeUnimplemented: // other codes say that there was no watch: it has fired meanwhile
 			c.noRemoveWatches.Store(true)
 		}
 	})
 }
 
-// ping has the client make a request that any server answers from memory. From 3.8.4 on a client
-// without READ on the root gets a refusal, which is an answer.
+// ping has the client send a request that any server answers from memory. Servers from 3.8.4 on
+// refuse it to a client without READ on the root, which is an answer, too.
 func (c *Conn) ping() error {
 	_, _, err := c.Exists("/")
 	if err == zk.ErrNoAuth {
@@ -400,7 +402,7 @@ func (c *Conn) ping() error {
 	return err
 }
 
-// SetReadDeadline does not let the client extend the deadline of the handshake.
+// SetReadDeadline ignores the client's deadline during the handshake, which has its own.
 func (w *packetConn) SetReadDeadline(t time.Time) error {
 	return w.setDeadline(w.Conn.SetReadDeadline, t)
 }
@@ -425,7 +427,8 @@ func (w *packetConn) Close() error {
 	return nil
 }
 
-// fail ends the connection, before the client knows, and returns the phase it was in.
+// fail ends the connection and its watches, before the client's Read returns an error. It returns
+// the phase in which the connection was.
 func (w *packetConn) fail(err error) (was phase) {
 	c := w.client
 	c.mu.Lock()
@@ -448,8 +451,8 @@ func (w *packetConn) fail(err error) (was phase) {
 	return was
 }
 
-// at adds the address to the error of an attempt, unless there is only one server: the
-// caller that reports the error names the servers.
+// at adds the address to the error of an attempt, unless there is only one server: the error of the
+// call names the servers.
 func (c *Conn) at(address string, err error) error {
 	if e, ok := err.(*net.OpError); ok {
 		err = e.Err // without the addresses

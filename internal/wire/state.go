@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// state is what a bare *zk.Conn does not expose: the session timeout that the server granted, the
-// number of reconnects, whether the connection is closed for good, and until when its session is
-// known to be alive. The packetConns and the client's events update it; the locks read it. All
+// state is what the zk client does not expose: the session timeout that the server granted, the
+// number of reconnects, whether the program has closed the connection, and until when the session
+// is known to be alive. The packetConns and the client's events update it; the locks read it. The
 // exported methods may be called from any goroutine. Callers of begin, disconnect, expire,
-// answered, beaten and note hold mu. Only markClosed blocks, because it calls the Monitor.
+// answered, beaten, note, check and wake hold mu.
 type state struct {
 	now func() time.Time
 
@@ -26,21 +26,22 @@ type state struct {
 
 	createZxids sync.Map // from the path of each tracked create to its *atomic.Int64, see Track
 
-	mu       sync.Mutex // serializes the writers of view; guards everything below, and fields of Conn
+	// mu serializes the writers of view. It guards what follows, and fields of Conn and packetConn.
+	mu       sync.Mutex
 	deadline deadline
-	down     time.Time // since when there is no connection; zero if there is one
-	failure  error     // of the last attempt; nil: a server has answered a request since
-	changed  chan struct{}
-	monitor  Monitor // nil until Monitored
+	down     time.Time     // when the connection was lost; zero: it is up
+	failure  error         // of the last attempt; nil: a server has answered a request since then
+	changed  chan struct{} // see Changed
+	monitor  Monitor       // nil until Monitored
 
 	latency, margin time.Duration // of the last heartbeat, see Heartbeat
 }
 
 // A Monitor notifies the holds of a connection when their session is over. All locks share it.
 type Monitor interface {
-	// Check checks whether a session is over, and returns when its holds have been notified, also
-	// by another caller. It is called when a session has ended, and when the deadline may be nearer
-	// than before. It must not block.
+	// Check notifies the holds whose session is over. It returns when they have been notified, also
+	// if another call does it. It is called when a session has ended, and when the deadline may be
+	// earlier than before. It must not block.
 	Check()
 }
 
@@ -60,15 +61,15 @@ func newState(now func() time.Time) *state {
 	return s
 }
 
-// begin records that the server answered a handshake, sent at sent, with this session and this
-// timeout. A new session is created by the quorum, so its deadline counts from sent. A resumed
-// session keeps its deadline until a quorum request confirms the handshake, see deadline.
+// begin records that a server has answered the handshake that was sent at sent. The quorum creates
+// a new session, so its deadline counts from sent. A resumed session keeps its deadline until a
+// quorum request confirms the handshake, see deadline.
 //
-// Members may grant different timeouts, and so may one after it was restarted with other limits.
-// The shortest that was granted in a session counts: the member that granted it may report the
-// session once more after the client has left, and the leader then counts the timeout of that
-// report. A shorter one than before counts from the handshake on, or, if a deposed leader has
-// answered that, not at all. So the deadline is the earlier of the two.
+// Servers may grant different timeouts, also one server after a restart. The shortest timeout that
+// was granted in a session counts: the server that granted it may report the session once more
+// after the client has left, and the leader then counts that timeout. If this server grants a
+// shorter timeout than before, the leader counts it from the handshake on. If the server is a
+// deposed leader, the timeout does not count. So the deadline is the earlier of the two.
 func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	if s.IsClosed() {
 		return
@@ -97,14 +98,14 @@ func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	s.check()
 }
 
-// check has the monitor check the sessions of the holds; caller holds mu.
+// check has the monitor check the sessions of the holds.
 func (s *state) check() {
 	if s.monitor != nil {
 		go s.monitor.Check()
 	}
 }
 
-// disconnect records that the connection is down. The session and its deadline stay.
+// disconnect records that the connection is down. The session and its deadline remain.
 func (s *state) disconnect() {
 	if s.down.IsZero() {
 		s.down = s.now()
@@ -112,22 +113,22 @@ func (s *state) disconnect() {
 	}
 }
 
-// Down returns since when there is no connection, or the zero time if there is one.
+// Down returns when the connection was lost, or the zero time if it is up.
 func (s *state) Down() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.down
 }
 
-// LastFailure returns why the last attempt to connect failed, or why the connection is of no use;
-// nil if a server has answered a request since.
+// LastFailure returns why the last attempt to connect failed, or why servers refuse the
+// credentials. It returns nil if a server has answered a request since then.
 func (s *state) LastFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failure
 }
 
-// expire records that the server answered that the session is over.
+// expire records that a server has answered that the session is over.
 func (s *state) expire() {
 	old := s.view.Load()
 	if old.session == 0 {
@@ -140,7 +141,7 @@ func (s *state) expire() {
 }
 
 // markClosed records that the program has closed the connection, and returns when the holds have
-// been notified. It is final: later updates are ignored.
+// been notified. Later updates have no effect.
 func (s *state) markClosed() {
 	s.mu.Lock()
 	if !s.IsClosed() {
@@ -157,7 +158,7 @@ func (s *state) markClosed() {
 	}
 }
 
-// note records why an attempt failed, for the errors of calls that end meanwhile.
+// note records why an attempt failed, for LastFailure.
 func (s *state) note(err error) {
 	if !s.IsClosed() && !errors.Is(err, net.ErrClosed) {
 		s.failure = err
@@ -174,9 +175,8 @@ func (s *state) Monitored(make func() Monitor) Monitor {
 	return s.monitor
 }
 
-// answered records that the answer to a packet, sent at sent on the present connection, has just
-// been read. quorum says that the request needed the quorum, and that the quorum has answered it,
-// if only by a refusal.
+// answered records that the answer to a packet, sent at sent on the current connection, has just
+// been read. quorum means that the leader has asked the quorum for this answer, see proves.
 func (s *state) answered(sent time.Time, quorum bool) {
 	s.failure = nil
 	v := s.view.Load()
@@ -194,29 +194,29 @@ func (s *state) answered(sent time.Time, quorum bool) {
 }
 
 // beaten records that a heartbeat, sent at sent, has just been answered. It is called before
-// answered.
+// answered, which moves the deadline.
 func (s *state) beaten(sent time.Time) {
 	now := s.now()
 	v := s.view.Load()
 	s.latency, s.margin = now.Sub(sent), v.base.Add(v.timeout).Sub(now)
 }
 
-// Heartbeat returns how long the last heartbeat that was answered took, and how long before the
-// deadline of that time the answer came.
+// Heartbeat returns how long the last answered heartbeat took, and how long before the deadline its
+// answer arrived.
 func (s *state) Heartbeat() (latency, margin time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.latency, s.margin
 }
 
-// wake closes the channel that Changed returned, and makes a new one; caller holds mu.
+// wake closes the channel that Changed returned, and makes a new one.
 func (s *state) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Epoch counts the handshakes that were answered. If two calls return the same epoch, no reconnect
-// happened in between.
+// Epoch counts the answered handshakes. If two calls return the same epoch, the client has not
+// reconnected in between.
 func (s *state) Epoch() uint64 { return s.view.Load().epoch }
 
 // Session returns the id of the current session, also while disconnected. It is 0 before the first
@@ -227,13 +227,12 @@ func (s *state) Session() int64 { return s.view.Load().session }
 // several times. It may differ from the requested one, and is 0 before the first handshake.
 func (s *state) Timeout() time.Duration { return s.view.Load().timeout }
 
-// IsClosed reports whether the application closed the connection. A closed connection never works
-// again.
+// IsClosed reports whether the program has closed the connection, which is final.
 func (s *state) IsClosed() bool { return s.quit.Err() != nil }
 
 // Deadline returns the time until which the session is known to be alive, or the zero time if it is
-// not the current session. It is for timers. A timer follows only the monotonic clock, so decisions
-// must use Alive.
+// not the current session. Use it for timers only: they follow the monotonic clock, and Alive
+// checks the wall clock, too.
 func (s *state) Deadline(session int64) time.Time {
 	v := s.view.Load()
 	if v.session != session || session == 0 {
@@ -242,13 +241,12 @@ func (s *state) Deadline(session int64) time.Time {
 	return v.base.Add(v.timeout)
 }
 
-// Alive reports whether the session is the current one and its deadline is in the future, by the
-// monotonic clock and by the wall clock. Both must agree, because the monotonic clock stops while a
-// machine is suspended, and the wall clock may be set back. Setting the wall clock forward ends a
-// session early, which is safe.
+// Alive reports whether the session is the current session and its deadline is in the future, by
+// the monotonic clock and by the wall clock. The monotonic clock stops while a machine is
+// suspended, and the wall clock may be set back. If it is set forward, the session ends early,
+// which is safe.
 func (s *state) Alive(session int64) bool {
-	// Load the state first and read the clock after it: if the process is frozen between the two,
-	// the clock must be the late one.
+	// Read the clock after the state: the process may be paused between the two.
 	v := s.view.Load()
 	if v.session != session || session == 0 {
 		return false
@@ -258,28 +256,26 @@ func (s *state) Alive(session int64) bool {
 }
 
 // Changed returns a channel that is closed at the next change: connected, disconnected, expired,
-// closed. Call it before reading the state, or a change between the two is missed. After the
-// connection is closed, the channel is always closed.
+// closed. Call it before you read the state, or you miss a change between the two. If the program
+// has closed the connection, the channel is closed.
 func (s *state) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// Track asks for the zxid of the create of a path. The header of each reply has one, which the zk
-// client does not return. For a create it is the czxid of the node, its fencing token. zxid is 0
-// before the reply arrives. If the zk client's call has returned without an error, it has arrived.
+// Track returns the zxid in the header of the reply to the create of a path, which the zk client
+// does not return. It is the czxid of the node, its fencing token. zxid is 0 before the reply
+// arrives. It is set when the zk client's call returns without an error; then call forget.
 //
-// No other create may use that path; it has a random id. The caller calls forget after the zk
-// client's call has returned.
+// No other create may use that path. It has a random id.
 func (s *state) Track(path string) (zxid *atomic.Int64, forget func()) {
 	zxid = new(atomic.Int64)
 	s.createZxids.Store(path, zxid)
 	return zxid, func() { s.createZxids.Delete(path) }
 }
 
-// tracked returns where to store the zxid of the reply to the create of this path, or nil if no
-// such create is tracked.
+// tracked returns where to store the zxid of the reply to the create of a path; nil: nowhere.
 func (s *state) tracked(path []byte) *atomic.Int64 {
 	zxid, _ := s.createZxids.Load(string(path))
 	tracked, _ := zxid.(*atomic.Int64)

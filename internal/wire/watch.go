@@ -11,20 +11,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Watch belongs to one network connection. It fires once: by an event, by Miss, or by the end of
-// the connection, which is the event zk.EventNotWatching. All waiters of the process for the same
-// node share it.
+// A Watch belongs to one network connection. It fires once: by an event, by Miss or Drop, or by the
+// end of the connection, with the event zk.EventNotWatching. All waiters of a process for a node
+// share a watch.
 type Watch struct {
 	Path string
-	Data []byte   // of WatchData; do not change them
-	Stat *zk.Stat // of WatchData; of WatchChildren, if the directory exists
+	Data []byte   // if WatchData has set it; do not change the bytes
+	Stat *zk.Stat // if WatchData has set it, or WatchChildren on a directory that exists
 
 	conn  *packetConn
 	kind  watchKind
-	mark  string                   // the release marker that also fires it, or ""
-	set   chan struct{}            // closed when the request that sets it is answered, or lost
+	mark  string                   // the release marker that also fires the watch; "": none
+	set   chan struct{}            // closed when the request that sets the watch is over
 	err   error                    // of that request; zk.ErrNoNode: the node did not exist
-	event atomic.Pointer[zk.Event] // that has fired it
+	event atomic.Pointer[zk.Event] // nil: the watch has not fired
 
 	// client.mu guards what follows.
 	isSet bool               // set is closed
@@ -53,6 +53,7 @@ func (s watches) find(path, mark string, kinds ...watchKind) *Watch {
 	return nil
 }
 
+// addWatch records a watch; caller holds client.mu, as in all of what follows up to await.
 func (w *packetConn) addWatch(path, mark string, kind watchKind, set chan struct{}) *Watch {
 	watch := &Watch{Path: path, conn: w, kind: kind, mark: mark, set: set}
 	if w.watches == nil {
@@ -75,7 +76,7 @@ func (s watches) remove(w *Watch) {
 	}
 }
 
-// setOver ends the request that sets some watches.
+// setOver ends the request that sets a batch of watches.
 func (s watches) setOver(batch []*Watch, err error) {
 	for _, w := range batch {
 		if w.isSet, w.err = true, cmp.Or(err, w.err); err != nil {
@@ -95,8 +96,8 @@ func (s watches) end() {
 	}
 }
 
-// flag returns what to send for a request of the client: with the flag that sets a watch, if it
-// reads a node for one of the watches that are being set.
+// flag returns a request of the client. If it reads a node for a watch that is not set yet, flag
+// sets its last byte, which asks for a watch.
 func (s watches) flag(op int32, p []byte) []byte {
 	path, _, _ := stringAt(p, 12) // behind length, xid and operation
 	for _, w := range s[string(path)] {
@@ -110,10 +111,10 @@ func (s watches) flag(op int32, p []byte) []byte {
 	return p
 }
 
-// firedBy reports whether an event is for the watch.
+// firedBy reports whether an event of the watch's node or marker fires the watch.
 func (w *Watch) firedBy(e *zk.Event) bool {
 	switch {
-	case e.Path != w.Path: // an event of the marker
+	case e.Path != w.Path: // it is the marker's
 		return e.Type == zk.EventNodeCreated
 	case e.Type == zk.EventNodeDeleted:
 		return true
@@ -132,7 +133,7 @@ func (w *Watch) fire(e *zk.Event) {
 	w.bells = nil
 }
 
-// await returns the watch when it is set, or the error of the request, or zk.ErrNoNode.
+// await waits until the watch is set. It returns the watch or the error of the request.
 func (w *Watch) await() (*Watch, error) {
 	if <-w.set; w.err != nil {
 		return nil, w.err
@@ -148,9 +149,9 @@ func (w *Watch) Fired() (zk.Event, bool) {
 	return zk.Event{}, false
 }
 
-// Miss fires a watch with an event that says nothing. Call it if the node has changed without an
-// event: the server withholds the event while the client may not read the node, and has removed
-// the watch. The next caller sets another watch. It is not for a watch with a release marker.
+// Miss fires the watch with an event without content. It is for a node that has changed although no
+// event has arrived: while the client may not read the node, the server removes the watch and sends
+// nothing. The next caller sets another watch. The watch must not have a release marker.
 func (w *Watch) Miss() {
 	w.conn.client.mu.Lock()
 	defer w.conn.client.mu.Unlock()
@@ -175,8 +176,8 @@ func (b *Bell) ring() {
 	}
 }
 
-// NewBell returns a bell that rings when one of the watches fires, and now if one has fired. A nil
-// watch never fires. The waiter must call Leave.
+// NewBell returns a bell that rings when one of the watches fires. If one has fired, it rings now.
+// A nil watch never fires. The waiter must call Leave.
 func NewBell(watches ...*Watch) *Bell {
 	b := &Bell{rings: make(chan struct{}, 1), watches: watches}
 	b.each(func(w *Watch) {
@@ -203,15 +204,15 @@ func (b *Bell) each(f func(*Watch)) {
 	}
 }
 
-// Leave says that no goroutine waits for the bell any more.
+// Leave detaches the bell from its watches.
 func (b *Bell) Leave() { b.each(func(w *Watch) { delete(w.bells, b) }) }
 
-// Wait returns true when the bell has rung since the last Wait, and false when late yields or ctx
-// ends.
+// Wait returns true if the bell has rung since the last Wait, and false if late yields or ctx is
+// canceled first.
 //
-// The goroutine that reads the connection stores each event before it passes on a later packet. So
-// when Wait returns true, Watch.Fired reports whatever the server sent before the event that rang.
-// It may have reported that event before: then the bell has rung for nothing.
+// The reading goroutine stores each event before it passes on a later packet. So when Wait returns
+// true, Watch.Fired reports each event that the server sent before the event that rang the bell. A
+// caller may have seen all of them before.
 func (b *Bell) Wait(ctx context.Context, late <-chan time.Time) bool {
 	select {
 	case <-b.rings:

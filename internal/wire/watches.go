@@ -6,38 +6,36 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The packetConn keeps the watches of the locks, which end with it. All waiters of the process for
-// a node share one. A watch that no waiter needs any more stays until it fires, because it takes a
-// request to remove it from the server, and serves the next waiter. Drop removes a watch that may
-// never fire.
+// The packetConn keeps the watches of the locks, which end with the connection. A watch remains
+// until it fires, also if no waiter needs it: it serves the next waiter, and to remove it takes a
+// request. Drop removes a watch that may never fire.
 //
-// The packetConn sets watches in two ways. The zk client's own registry contains neither:
-//   - WatchNodes sends SetWatches, a request for any number of nodes, by which clients set their
-//     watches again after a reconnect. The server sends the event of a node that does not exist
-//     ahead of the answer. The client does not see the answer.
+// The packetConn sets watches in two ways. The zk client knows neither of these watches:
+//   - WatchNodes sends SetWatches. Clients use that request, for any number of nodes, to set their
+//     watches again after a reconnect. For a node that does not exist, the server sends the event
+//     of a deletion ahead of the answer.
 //   - WatchData and WatchChildren have the client read the node. The packetConn sets the flag in
-//     that request that asks the server for a watch.
+//     the request that asks for a watch.
 //
-// A release marker, mark for short, is a node that is created and deleted by the transaction that
-// deletes the node it belongs to, so no client ever reads it. But a waiter that watches for its
-// creation receives an event, and so knows that the owner deleted the node. Watching both takes no
-// more requests than watching one. A server keeps a watch for the creation of a node until the node
-// is created. So when a node is deleted without its mark, the packetConn removes that watch
-// (RemoveWatches, in servers from 3.5 on; on older ones no more marks are watched).
+// A release marker (mark in the code) is a second node. The transaction that deletes a node creates
+// and deletes its marker, so no client ever reads the marker. A waiter that watches for the
+// creation of the marker receives an event if the owner has deleted the node. One request sets both
+// watches. A server keeps a watch for a creation until the node is created. So if the node is
+// deleted without its marker, the packetConn removes the watch on the marker (RemoveWatches).
+// Servers before 3.5 do not know that request; on these, markers are no longer watched.
 
-// mostWatches bounds the bytes of the paths in one request, because the server's limit may be
-// lowered, too.
+// mostWatches bounds the bytes of the paths in one request: far below the server's limit of 1 MiB,
+// which may be configured lower.
 const mostWatches = 128 << 10
 
-// WatchNodes watches nodes for their deletion and for changes of their data, and waits for the
-// server's answer. It sends one request for each 128 KiB of paths. The watch of a node that does
-// not exist is nil. The error comes from the connection or the server.
+// WatchNodes watches nodes for their deletion and for changes of their data. It returns when the
+// server has set the watches, by one request for each 128 KiB of paths. The watch of a node that
+// does not exist is nil. The error comes from the connection or the server.
 //
-// The server does not check READ permission for the nodes, but withholds events while the client
-// may not read a node.
+// The server sets a watch also if the client may not read the node. It then withholds the event.
 //
-// The first node may have a release marker, if mark is not "". The event is then
-// zk.EventNodeCreated, with the path of the marker.
+// If mark is not "", it is the release marker of the first node. Its creation fires the watch with
+// zk.EventNodeCreated and the path of the marker.
 func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
 	p, err := c.pastAuth()
 	if err != nil {
@@ -64,8 +62,8 @@ func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
 	return all, nil
 }
 
-// share appends to all the watches on those nodes that come next, as many as one request can set.
-// The caller must set the new ones, which are the batch.
+// share appends to all the watches on the next nodes, until a request for the new watches is full.
+// batch has the new watches, which the caller must set.
 func (w *packetConn) share(all []*Watch, paths []string, mark string) (shared, batch []*Watch, err error) {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
@@ -90,34 +88,34 @@ func (w *packetConn) share(all []*Watch, paths []string, mark string) (shared, b
 
 // setWatches sends the request that sets a batch.
 func (w *packetConn) setWatches(batch []*Watch) {
-	var paths, marks []string // marks are nodes to be created
+	var paths, marks []string
 	for _, watch := range batch {
 		paths = append(paths, watch.Path)
 		if watch.mark != "" {
 			marks = append(marks, watch.mark)
 		}
 	}
-	// The zxid says from which on the client wants changes: none, because the watches are new.
+	// The server would fire watches on nodes that have changed after the zxid. These watches are
+	// new.
 	body := encode(nil, int64(math.MaxInt64), paths, marks, []string(nil))
 	w.send(opSetWatches, body, nil, func(code int32) {
 		w.watches.setOver(batch, codeError(code))
 		if _, fired := batch[0].Fired(); fired && len(marks) > 0 {
-			// The server may have set the watch on the mark only after this event, which then came
-			// from an earlier watch.
+			// The event came from an earlier watch on the node, and the server may have set the
+			// watch on the marker after it.
 			go w.unwatch(marks[0])
 		}
 	})
 }
 
-// WatchData reads a node and watches it as WatchNodes does.
-//
-// It does not watch for the creation of a node that does not exist: that watch would stay forever,
-// because sequence numbers do not repeat.
+// WatchData reads a node and watches it as WatchNodes does. It returns zk.ErrNoNode if the node
+// does not exist, and then sets no watch: sequence numbers do not repeat, so it would remain
+// forever.
 func (c *Conn) WatchData(path string) (*Watch, error) {
 	return c.watchReading(path, c.readData, onData)
 }
 
-// WatchNode is WatchData for callers that need no data: a watch of WatchNodes does as well.
+// WatchNode is WatchData for callers that need no data. It also returns a watch of WatchNodes.
 func (c *Conn) WatchNode(path string) (*Watch, error) {
 	return c.watchReading(path, c.readData, onData, onNode)
 }
@@ -127,9 +125,9 @@ func (c *Conn) readData(w *Watch) (err error) {
 	return err
 }
 
-// WatchChildren watches a directory: the watch fires when a child is created or deleted, and when
-// the directory is. On a directory that does not exist the watch stays until it is created. That is
-// one watch for each directory, because directories keep their names.
+// WatchChildren watches a directory. The watch fires when a child is created or deleted, and when
+// the directory is. If the directory does not exist, the watch remains until it is created: one
+// watch for each directory, because directories keep their names.
 func (c *Conn) WatchChildren(dir string) (*Watch, error) {
 	return c.watchReading(dir, c.readChildren, onChildren)
 }
@@ -148,9 +146,9 @@ func (c *Conn) readChildren(w *Watch) error {
 	}
 }
 
-// watchReading returns a watch of one of these kinds on a node. If there is none, read sets one of
-// the first kind. The watch is recorded before that, because its event may come right behind the
-// answer. An event of an earlier watch on the node also fires it.
+// watchReading returns a watch of one of these kinds on a node. If there is none, read sets a watch
+// of the first kind. watchReading records it before that, because its event may follow right behind
+// the answer. An event of an earlier watch on the node fires it, too.
 func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watchKind) (*Watch, error) {
 	c.mu.Lock()
 	p := c.current
@@ -175,9 +173,9 @@ func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watch
 	return w.await()
 }
 
-// pastAuth returns the current packetConn once the client has sent a request other than credentials
-// on it. Before that the client may still be about to send the credentials, which must be first:
-// some servers refuse all other requests without them.
+// pastAuth returns the current packetConn when the client has sent a request other than credentials
+// on it. Before that the client may still have to send its credentials. They must be the first
+// packet, because some servers refuse all other requests without them.
 func (c *Conn) pastAuth() (*packetConn, error) {
 	for range 2 {
 		c.mu.Lock()
@@ -194,10 +192,11 @@ func (c *Conn) pastAuth() (*packetConn, error) {
 	return nil, zk.ErrConnectionClosed // reconnected meanwhile
 }
 
-// Drop removes a watch for which no goroutine waits, and reports whether the watch has ended. It
-// fires the watch as Miss does: whoever uses it later sets another. A server before 3.5 keeps the
-// watch until it fires, and so does any server if the process has another watch on the node. Drop
-// is not for a watch with a release marker.
+// Drop removes the watch, also from the server, unless a goroutine waits for it. It fires the watch
+// as Miss does, so the next caller sets another. It reports whether the watch has fired, also
+// before the call. The server keeps its watch if it is older than 3.5, or if this process has
+// another watch on the node. If the program has set a watch on the node through the zk client, the
+// server removes that watch, too. The watch must not have a release marker.
 func (w *Watch) Drop() bool {
 	w.conn.client.mu.Lock()
 	defer w.conn.client.mu.Unlock()
