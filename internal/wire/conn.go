@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -29,9 +30,10 @@ type Conn struct {
 	timeout time.Duration // asked for in each new session
 	hosts   *hosts
 
-	ready    chan struct{}  // receives a value when there is a session
-	returned atomic.Bool    // Connect has returned the Conn
-	failed   chan struct{}  // closed when Connect has failed; no session event is reported after that
+	ready    chan struct{}   // receives a value when there is a session
+	returned atomic.Bool     // Connect has returned the Conn
+	events   context.Context // done when Connect has failed: no session event is reported after that
+	failed   context.CancelFunc
 	work     sync.WaitGroup // the goroutine that drains the client's events
 
 	logged          sync.Map     // the messages that Printf does not log again now
@@ -59,11 +61,14 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		settings: s,
 		timeout:  timeout,
 		ready:    make(chan struct{}, 1),
-		failed:   make(chan struct{}),
 		closed:   make(chan struct{}),
 		xid:      ownXids,
 	}
-	c.beats = newBeats(c.beat)
+	for i := range c.beats.timers {
+		c.beats.timers[i] = time.AfterFunc(math.MaxInt64, c.beat)
+		c.beats.timers[i].Stop()
+	}
+	c.events, c.failed = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {
 		c.settings.dial = new(net.Dialer).DialContext
@@ -144,8 +149,8 @@ func (c *Conn) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
 	}
-	for _, l := range c.events {
-		l.notify(e, c.failed)
+	for _, l := range c.listeners {
+		l.notify(c.events, e)
 	}
 	switch e.State {
 	case zk.StateHasSession:

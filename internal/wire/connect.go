@@ -60,7 +60,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 
 	over := make(chan struct{})
 	fail := func() {
-		close(c.failed)
+		c.failed()
 		c.end()
 		close(over)
 	}

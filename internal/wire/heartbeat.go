@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // While a connection has holds or waiters, it sends heartbeats. A heartbeat is a quorum request
 // that writes nothing; its answer moves the deadline. A process that computes on more goroutines
@@ -38,14 +35,6 @@ type beats struct {
 	timers     [2]*time.Timer
 	due        time.Time // of the next heartbeat; a late heartbeat does not delay the next
 	unanswered int       // heartbeats that were sent and not answered
-}
-
-func newBeats(beat func()) (b beats) {
-	for i := range b.timers {
-		b.timers[i] = time.AfterFunc(math.MaxInt64, beat)
-		b.timers[i].Stop()
-	}
-	return b
 }
 
 // KeepAlive starts or stops the heartbeats.

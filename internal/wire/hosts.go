@@ -52,18 +52,12 @@ type hosts struct {
 // A host is a server as given to Connect.
 type host struct {
 	given     string
-	addresses []string   // result of the last lookup that succeeded; nil: none has
-	turn      int        // counts attempts, for the address that comes next
-	hangs     int        // attempts in a row that the server did not answer
-	avoided   time.Time  // until then, see avoidance
-	err       error      // of the last lookup
-	lookup    chan found // receives the result of the lookup under way; nil: none is
-}
-
-// found is the result of a lookup.
-type found struct {
-	addresses []string
-	err       error
+	addresses []string    // result of the last lookup that succeeded; nil: none has
+	turn      int         // counts attempts, for the address that comes next
+	hangs     int         // attempts in a row that the server did not answer
+	avoided   time.Time   // until then, see avoidance
+	err       error       // of the last lookup
+	lookup    chan func() // receives the result of the lookup under way, as a function that stores it; nil: none
 }
 
 func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
@@ -159,24 +153,26 @@ func (h *hosts) address() (address string, limit time.Duration, err error) {
 // a later attempt: if the first of two name servers is dead, a lookup takes several seconds.
 func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 	if x.lookup == nil {
-		result := make(chan found, 1)
+		result := make(chan func(), 1)
 		x.lookup = result
 		h.lookups.Go(func() {
 			ctx, cancel := context.WithTimeout(h.quit, longestLookup)
 			defer cancel()
-			addresses, err := h.resolve(ctx, name)
-			result <- found{addresses, err}
+			found, err := h.resolve(ctx, name)
+			slices.Sort(found) // turn could skip an address if the resolver's order counted
+			result <- func() {
+				if x.err = err; err == nil && len(found) > 0 {
+					x.addresses = slices.Compact(found)
+				}
+			}
 		})
 	}
 	ctx, cancel := context.WithTimeout(h.quit, wait)
 	defer cancel()
 	select {
-	case f := <-x.lookup:
-		x.lookup, x.err = nil, f.err
-		if f.err == nil && len(f.addresses) > 0 {
-			slices.Sort(f.addresses) // turn could skip an address if the resolver's order counted
-			x.addresses = slices.Compact(f.addresses)
-		}
+	case store := <-x.lookup:
+		x.lookup = nil
+		store()
 	case <-ctx.Done():
 	}
 }

@@ -14,11 +14,11 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	logger zk.Logger // nil: none
-	auth   []credentials
-	tls    func() (*tls.Config, error) // nil: no TLS
-	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	events []*listener
+	logger    zk.Logger // nil: none
+	auth      []credentials
+	tls       func() (*tls.Config, error) // nil: no TLS
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	listeners []*listener
 }
 
 type credentials struct{ user, password string }
@@ -61,7 +61,7 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 func WithSessionEvents(f func(zk.Event)) Option {
 	return func(s *settings) {
 		if f != nil {
-			s.events = append(s.events, &listener{f: f})
+			s.listeners = append(s.listeners, &listener{f: f})
 		}
 	}
 }
@@ -72,9 +72,9 @@ type listener struct {
 	last chan struct{} // closed when f has returned for the last event; nil: there was none
 }
 
-// notify calls f on a new goroutine, after f has returned for the previous event. It drops the
-// event if stop is closed first. Only the client's main goroutine calls notify.
-func (l *listener) notify(e zk.Event, stop <-chan struct{}) {
+// notify calls f on a new goroutine, after f has returned for the previous event, unless ctx is
+// canceled first. Only the client's main goroutine calls notify.
+func (l *listener) notify(ctx context.Context, e zk.Event) {
 	before, ended := l.last, make(chan struct{})
 	l.last = ended
 	go func() {
@@ -82,12 +82,10 @@ func (l *listener) notify(e zk.Event, stop <-chan struct{}) {
 		if before != nil {
 			select {
 			case <-before:
-			case <-stop:
+			case <-ctx.Done():
 			}
 		}
-		select {
-		case <-stop:
-		default:
+		if ctx.Err() == nil {
 			l.f(e)
 		}
 	}()

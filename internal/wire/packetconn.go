@@ -69,8 +69,6 @@ type packet struct {
 	answered func(code int32)
 }
 
-var errRefused = fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)
-
 func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) *packetConn {
 	return &packetConn{
 		Conn: conn, client: c, address: address, limit: limit,
@@ -199,8 +197,14 @@ func (w *packetConn) readHandshake() error {
 		return errors.New("the server speaks HTTP: this is not ZooKeeper's client port")
 	case errors.Is(err, errFrame):
 		return err
+	case w.client.IsClosed():
+		return net.ErrClosed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.client.hosts.hung()
+		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", w.limit)
 	case err != nil:
-		return w.handshakeError(err)
+		return errors.New("closed the connection during the handshake " +
+			"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?)")
 	}
 	session, granted, err := connectReply(w.buf)
 	if err != nil {
@@ -230,19 +234,6 @@ func (w *packetConn) readHandshake() error {
 		binary.BigEndian.PutUint32(w.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
 	return nil
-}
-
-// handshakeError returns what a failed handshake may mean.
-func (w *packetConn) handshakeError(err error) error {
-	switch {
-	case w.client.IsClosed():
-		return net.ErrClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.client.hosts.hung()
-		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", w.limit)
-	}
-	return errors.New("closed the connection during the handshake " +
-		"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?)")
 }
 
 // takeZxid records the zxid of the reply to a request, and replaces it with 0.
@@ -299,29 +290,20 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 	switch {
 	case xid <= ownXids:
 		return false, nil
-	case r.op == opSetAuth && code != 0:
-		w.refused()
+	case r.op == opSetAuth && code != 0 && c.returned.Load():
+		// When the client reads the refusal, it closes the connection and connects again at once.
+		// If it has watches, each such connection also leaves a goroutine of the client behind,
+		// until a server accepts the credentials.
+		c.mu.Lock()
+		c.note(c.at(w.address, fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)))
+		c.mu.Unlock()
+		sleep(c.quit, refusalPause)
 	case r.op == opSetWatches && code != 0:
 		// The client would only log the refusal, and its watches would never fire. On the next
 		// connection it sets them again.
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
 	}
 	return true, nil
-}
-
-// refused delays the refusal of credentials that a server has accepted before. When the client
-// reads the refusal, it closes the connection and connects again at once. If the client has
-// watches, each such connection also leaves a goroutine of the client behind. It waits to set the
-// watches again until a server accepts the credentials.
-func (w *packetConn) refused() {
-	c := w.client
-	if !c.returned.Load() {
-		return
-	}
-	c.mu.Lock()
-	c.note(c.at(w.address, errRefused))
-	c.mu.Unlock()
-	sleep(c.quit, refusalPause)
 }
 
 // event fires the packetConn's own watches, before the client sees the event. The creation of a
@@ -404,21 +386,12 @@ func (c *Conn) ping() error {
 
 // SetReadDeadline ignores the client's deadline during the handshake, which has its own.
 func (w *packetConn) SetReadDeadline(t time.Time) error {
-	return w.setDeadline(w.Conn.SetReadDeadline, t)
-}
-
-// SetWriteDeadline is like SetReadDeadline.
-func (w *packetConn) SetWriteDeadline(t time.Time) error {
-	return w.setDeadline(w.Conn.SetWriteDeadline, t)
-}
-
-func (w *packetConn) setDeadline(set func(time.Time) error, t time.Time) error {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
 	if w.phase < running {
 		return nil
 	}
-	return set(t)
+	return w.Conn.SetReadDeadline(t)
 }
 
 // Close is called by the client, several times.

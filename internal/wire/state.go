@@ -13,7 +13,7 @@ import (
 // number of reconnects, whether the program has closed the connection, and until when the session
 // is known to be alive. The packetConns and the client's events update it; the locks read it. The
 // exported methods may be called from any goroutine. Callers of begin, disconnect, expire,
-// answered, beaten, note, check and wake hold mu.
+// answered, beaten, note and wake hold mu.
 type state struct {
 	now func() time.Time
 
@@ -40,8 +40,8 @@ type state struct {
 // A Monitor notifies the holds of a connection when their session is over. All locks share it.
 type Monitor interface {
 	// Check notifies the holds whose session is over. It returns when they have been notified, also
-	// if another call does it. It is called when a session has ended, and when the deadline may be
-	// earlier than before. It must not block.
+	// if another call does it. It is called at each change, because the deadline may be earlier
+	// than before. It must not block.
 	Check()
 }
 
@@ -95,14 +95,6 @@ func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	s.down = time.Time{}
 	s.view.Store(&next)
 	s.wake()
-	s.check()
-}
-
-// check has the monitor check the sessions of the holds.
-func (s *state) check() {
-	if s.monitor != nil {
-		go s.monitor.Check()
-	}
 }
 
 // disconnect records that the connection is down. The session and its deadline remain.
@@ -137,7 +129,6 @@ func (s *state) expire() {
 	s.disconnect()
 	s.view.Store(&view{epoch: old.epoch, timeout: old.timeout})
 	s.wake()
-	s.check()
 }
 
 // markClosed records that the program has closed the connection, and returns when the holds have
@@ -209,10 +200,13 @@ func (s *state) Heartbeat() (latency, margin time.Duration) {
 	return s.latency, s.margin
 }
 
-// wake closes the channel that Changed returned, and makes a new one.
+// wake closes the channel that Changed returned, makes a new one, and calls the monitor.
 func (s *state) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+	if s.monitor != nil {
+		go s.monitor.Check()
+	}
 }
 
 // Epoch counts the answered handshakes. If two calls return the same epoch, the client has not

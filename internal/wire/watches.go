@@ -37,13 +37,24 @@ const mostWatches = 128 << 10
 // If mark is not "", it is the release marker of the first node. Its creation fires the watch with
 // zk.EventNodeCreated and the path of the marker.
 func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
-	p, err := c.pastAuth()
-	if err != nil {
-		return nil, err
+	c.mu.Lock()
+	p := c.current
+	early := p != nil && !p.pastAuth
+	c.mu.Unlock()
+	if p == nil {
+		return nil, zk.ErrConnectionClosed
+	}
+	if early {
+		// The client may still have to send its credentials. They must be the first packet, because
+		// some servers refuse all other requests without them.
+		if err := c.ping(); err != nil {
+			return nil, err
+		}
 	}
 	if c.noRemoveWatches.Load() {
 		mark = ""
 	}
+	var err error
 	all := make([]*Watch, 0, len(paths))
 	for len(all) < len(paths) {
 		var batch []*Watch
@@ -171,25 +182,6 @@ func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watch
 	p.watches.setOver([]*Watch{w}, err)
 	c.mu.Unlock()
 	return w.await()
-}
-
-// pastAuth returns the current packetConn when the client has sent a request other than credentials
-// on it. Before that the client may still have to send its credentials. They must be the first
-// packet, because some servers refuse all other requests without them.
-func (c *Conn) pastAuth() (*packetConn, error) {
-	for range 2 {
-		c.mu.Lock()
-		w := c.current
-		past := w != nil && w.pastAuth
-		c.mu.Unlock()
-		if past {
-			return w, nil
-		}
-		if err := c.ping(); err != nil {
-			return nil, err
-		}
-	}
-	return nil, zk.ErrConnectionClosed // reconnected meanwhile
 }
 
 // Drop removes the watch, also from the server, unless a goroutine waits for it. It fires the watch
