@@ -54,40 +54,40 @@ func TestTLS(t *testing.T) {
 }
 
 // A certificate that must not be trusted is refused, and the error says why. The logger receives
-// each attempt: the test gives up when it has enough of them.
+// each attempt: the test cancels Connect when it has enough of them.
 func TestTLSRefused(t *testing.T) {
 	t.Parallel()
-	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		ca := realzk.NewAuthority(t)
-		good := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
-		old := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), realzk.Options{})
+		good := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), venue.Options{})
+		old := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), venue.Options{})
 		trusting := &tls.Config{RootCAs: ca.Pool}
-		for _, tc := range []struct {
-			name, server string
-			opts         []wire.Option
-			says         string
+		elsewhere := wire.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return v.Dial(ctx, network, good.TLSAddr)
+		})
+		for name, tc := range map[string]struct {
+			server string
+			opts   []wire.Option
+			says   string
 		}{
-			{"wrong name", "127.0.0.1:" + port(t, good.TLSAddr), []wire.Option{wire.WithTLS(trusting)}, "certificate"},
-			{"unknown authority", good.TLSAddr, []wire.Option{wire.WithTLS(nil)}, "unknown authority"},
-			{"another authority", good.TLSAddr, []wire.Option{wire.WithTLS(&tls.Config{RootCAs: realzk.NewAuthority(t).Pool})}, "unknown authority"},
-			{"expired", old.TLSAddr, []wire.Option{wire.WithTLS(trusting)}, "expired"},
-			{"no TLS at the server", good.Addr(), []wire.Option{wire.WithTLS(trusting)}, "TLS"},
-			{"no TLS at the client", good.TLSAddr, nil, "TLS"},
+			"wrong name":           {"elsewhere:2181", []wire.Option{wire.WithTLS(trusting), elsewhere}, "certificate"},
+			"unknown authority":    {good.TLSAddr, []wire.Option{wire.WithTLS(nil)}, "unknown authority"},
+			"another authority":    {good.TLSAddr, []wire.Option{wire.WithTLS(&tls.Config{RootCAs: realzk.NewAuthority(t).Pool})}, "unknown authority"},
+			"expired":              {old.TLSAddr, []wire.Option{wire.WithTLS(trusting)}, "expired"},
+			"no TLS at the server": {good.Addr(), []wire.Option{wire.WithTLS(trusting)}, "TLS"},
+			"no TLS at the client": {good.TLSAddr, nil, "TLS"},
 		} {
-			t.Run(tc.name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-				defer cancel()
-				said := &waiting{what: tc.says, said: cancel}
-				conn, err := wire.Connect(ctx, []string{tc.server}, 12*time.Second, append(tc.opts, wire.WithLogger(said))...)
-				if err == nil {
-					conn.Close()
-					t.Fatal("connected")
-				}
-				t.Log(err)
-				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tc.says) {
-					t.Errorf("error %q, want one that says %q, as the log: %q", err, tc.says, said.all())
-				}
-			})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			said := &waiting{what: tc.says, said: cancel}
+			conn, err := wire.Connect(ctx, []string{tc.server}, 12*time.Second, slices.Concat(v.Dialer(), tc.opts, []wire.Option{wire.WithLogger(said)})...)
+			cancel()
+			if err == nil {
+				conn.Close()
+				t.Fatalf("%s: connected", name)
+			}
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: error %q, want one that says %q, as the log: %q", name, err, tc.says, said.all())
+			}
 		}
 	})
 }
