@@ -30,7 +30,6 @@ func (c *client) first() zklocks.Member {
 	return q[0]
 }
 
-// release asks a member to release.
 func (c *client) release(m zklocks.Member) error { return locks.On(c.conn).RequestRelease(c.Ctx, m) }
 
 func hears(s *contract.Stage, asked <-chan struct{}) {
@@ -69,7 +68,7 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 	})
 }
 
-// A request is of the node, which the next writer of the process holds by.
+// A request is written into the node, which the next writer of the process takes over.
 func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(1)), direct(s)
@@ -81,7 +80,7 @@ func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 		h = line[0].Granted()
 		hears(s, h.ReleaseRequested())
 		unlock(s, h)
-		h = line[1].Granted() // by a node of its own
+		h = line[1].Granted() // with its own node
 		s.CatchUp(c.conn)
 		if closed(h.ReleaseRequested()) {
 			s.Error("the next node is asked")
@@ -91,8 +90,8 @@ func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 	})
 }
 
-// The transaction of a downgrade writes into the node, which asks for nothing. The read node is a
-// member of its own.
+// The transaction of a downgrade also writes into the write node, which is not a request. The read
+// node is another member.
 func TestADowngradeIsNoRequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s), direct(s)
@@ -114,7 +113,7 @@ func TestADowngradeIsNoRequest(t *testing.T) {
 		hears(s, asked)
 		unlock(s, h)
 
-		// The channel is closed by now, and the next node can be asked for all that.
+		// The channel is closed by now, and the next node can still be asked.
 		h = c.write()
 		asked = h.ReleaseRequested()
 		s.Must(other.release(other.first()))
@@ -133,7 +132,7 @@ func TestADowngradeIsNoRequest(t *testing.T) {
 	})
 }
 
-// A hold that is asked for the first time while it is downgraded: its node is neither.
+// ReleaseRequested is called for the first time during a downgrade, which replaces the node.
 func TestARequestBesideADowngrade(t *testing.T) {
 	for name, held := range map[string]proxy.Action{"before it": proxy.HoldRequest, "after it": proxy.HoldReply} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +148,8 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				f.Release()
 				a.Granted()
 				s.CatchUp(c.conn)
-				// A request to the write node goes with it, unless the holder has read it before.
+				// A request to the write node is lost with it, unless the holder has read it
+				// before.
 				now := other.first()
 				if now.ReleaseRequested != (m.Kind == observe.KindRead) || closed(asked) != now.ReleaseRequested {
 					s.Errorf("asked %v, %+v and now %+v", closed(asked), m, now)
@@ -164,8 +164,8 @@ func TestARequestBesideADowngrade(t *testing.T) {
 	}
 }
 
-// A waiter watches the node ahead. What is written into that is no reason to hold, to leave, or to
-// take a downgrade for a release.
+// A waiter watches the node ahead. When a request is written into that node, the waiter must not
+// hold, leave, or take a downgrade for a release.
 func TestWaitersBehindAMemberThatIsAsked(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w, r, other := direct(s), direct(s), direct(s), direct(s)
@@ -190,8 +190,8 @@ func TestWaitersBehindAMemberThatIsAsked(t *testing.T) {
 	})
 }
 
-// A hold that hears of requests is forgotten with its connection, its session or its node. The
-// bubble fails if a goroutine is left.
+// Nothing remains of a hold with ReleaseRequested after its connection, its session or its node has
+// ended. The bubble fails if a goroutine is left.
 func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {
 	for name, end := range map[string]func(*contract.Stage, *client){
 		"closed":         func(_ *contract.Stage, c *client) { c.conn.Close() },
@@ -227,8 +227,8 @@ func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {
 	}
 }
 
-// A server that is behind the others shows no member that has come, one that has gone, and one that
-// was asked before: a quorum knows.
+// A server that lags lacks a new member, still has a deleted member, or has a member without an
+// earlier request: RequestRelease must not use such data.
 func TestAMemberIsAskedThroughAServerThatIsBehind(t *testing.T) {
 	venue.Behind(t, func(t *testing.T, leads, follows *wire.Conn) {
 		ctx, first, behind := t.Context(), locks.On(leads), locks.On(follows)

@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// 64 goroutines for each processor share one read lock: the benchmark measures a join and a leave,
+// 64 goroutines per processor share one read lock: the benchmark measures a join and a leave,
 // without any request.
 func BenchmarkJoinedRead(b *testing.B) { joinedRead(b) }
 
@@ -58,8 +58,8 @@ func joinedRead(b *testing.B, opts ...rwlock.Option) {
 }
 
 // Without contention, a Lock and a Release send two requests. The benchmark counts their
-// allocations; most are the zk client's, which the benchmark of internal/wire measures. The server
-// is a real one, because the allocations of a server in this process would count, too.
+// allocations. Most are the zk client's, which the benchmark of internal/wire measures. It needs a
+// real server: an in-memory server would allocate in the same process.
 func BenchmarkLock(b *testing.B) {
 	conn := realzk.Connect(b, 10*time.Second)
 	mu := rwlock.New(locks.On(conn), test.Path(b))
@@ -75,7 +75,7 @@ func BenchmarkLock(b *testing.B) {
 	}
 }
 
-// Goroutines of one process hand the write lock over, 64 times in a row. On a real server, like
+// Goroutines of one process hand the write lock on, 64 times in a series, on a real server like
 // BenchmarkLock.
 func BenchmarkHandoff(b *testing.B) {
 	conn := realzk.Connect(b, 10*time.Second)

@@ -11,15 +11,15 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// makeDir creates a directory that stays when it is empty.
+// makeDir creates a directory that remains when it is empty.
 func makeDir(s *contract.Stage) {
 	s.Helper()
 	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 }
 
-// seesNoWriter lets a client list the queue without a writer, so that its next read locks are
-// granted by the reply to their create.
+// seesNoWriter makes a client list the queue without a writer, so that the reply to the create
+// grants its next read locks.
 func seesNoWriter(s *contract.Stage, c *client) {
 	s.Helper()
 	for range 3 {
@@ -32,8 +32,8 @@ func seesNoWriter(s *contract.Stage, c *client) {
 	}
 }
 
-// A writer is ordered before a reader's create, and then the event of its touch arrives before the
-// reply; or after it, and then the writer waits.
+// If a writer queues before a reader's create, the event of its touch arrives before the reply. If
+// it queues after the create, it waits.
 func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -75,8 +75,8 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 	})
 }
 
-// After a reconnect the watch on the directory may be late: what the client knew before is not
-// used.
+// After a reconnect the watch on the directory may be set late: the reader must not use what it
+// read before.
 func TestAReaderListsAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -94,8 +94,7 @@ func TestAReaderListsAfterAReconnect(t *testing.T) {
 	})
 }
 
-// A directory that was deleted and created again is another directory, which no reader has listed
-// yet.
+// A directory that was deleted and created again is another directory, which the reader must list.
 func TestAReaderListsInANewDirectory(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -113,8 +112,8 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 	})
 }
 
-// A reader that holds alone finds out that its node is gone when it checks or releases. The first
-// reader that joins checks.
+// A single reader detects that its node was deleted when it calls Verify or Release. The first
+// reader that joins checks the node.
 func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -147,7 +146,7 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	})
 }
 
-// A reader that does not read its own node gets the token of its node, too.
+// A reader that does not read its own node has the token of its node, too.
 func TestTokensOfReadersThatDoNotList(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -182,7 +181,7 @@ func seesWriters(s *contract.Stage, c, w *client) {
 	s.Fatal("each read asks for writers that may come")
 }
 
-// If a writer queues before nearly every read, it is no use to watch for writers.
+// If a writer queues before nearly every read, the process does not watch for writers.
 func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -194,11 +193,11 @@ func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 			unlock(s, w.write())
 			unlock(s, c.read())
 		}
-		// From time to time a read watches nevertheless, and gains nothing two reads later.
+		// Now and then a read sets the watch, and two reads later it was useless.
 		if n := requests(c) - before; n > 3*reads+reads/4 {
 			s.Errorf("%d requests for %d reads", n, reads)
 		}
-		for range reads { // one read in so many watches nevertheless
+		for range reads { // one read in so many sets the watch
 			unlock(s, c.read())
 		}
 		seesNoWriter(s, c)
@@ -206,7 +205,7 @@ func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 	})
 }
 
-// A reader that joins must know that no writer waits, so it sends a request.
+// A reader that joins must be certain that no writer waits, so it sends a request.
 func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -216,7 +215,7 @@ func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 		first := c.read()
 		before := requests(c)
 		second := c.read()
-		if n := requests(c) - before; n != 2 { // one for writers, one for the node
+		if n := requests(c) - before; n != 2 { // one for the watch, one for the node
 			s.Errorf("%d requests of the first reader that joins", n)
 		}
 		before = requests(c)
@@ -238,7 +237,7 @@ func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 	})
 }
 
-// A writer that queued since the listing is not overtaken.
+// No reader overtakes a writer that has queued since the listing.
 func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -260,7 +259,7 @@ func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 }
 
 // Readers that hold for less time than a request takes have left when the first reader that joins
-// has its answer. That reader holds by their node.
+// receives its answer. That reader holds their node.
 func TestAMemberThatAsksKeepsItsNumber(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -290,7 +289,7 @@ func TestAMemberThatAsksKeepsItsNumber(t *testing.T) {
 	})
 }
 
-// A writer that queues while a reader checks is not overtaken: the event of its touch arrives
+// No reader overtakes a writer that queues while the reader checks: the event of its touch arrives
 // before the answer.
 func TestAWriterThatComesDuringTheCheck(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -313,7 +312,7 @@ func TestAWriterThatComesDuringTheCheck(t *testing.T) {
 	})
 }
 
-// A reader that gives up while it checks does not change the state for the others.
+// If a reader is canceled during its check, the state for the others does not change.
 func TestAReaderThatGivesUpItsCheckSpoilsNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

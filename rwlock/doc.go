@@ -1,5 +1,5 @@
 // Package rwlock provides a read/write lock for processes on many machines, kept in Apache
-// ZooKeeper: many processes hold it for reading, or one for writing. It is for data that many
+// ZooKeeper: many callers hold it for reading, or one for writing. It is for data that many
 // processes read and that is rewritten now and then.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
@@ -28,7 +28,7 @@
 // When a writer queues, in any process, the sharing ends: later readers queue behind the writer.
 // Until the writer's announcement arrives, further readers may join the node and so overtake the
 // writer. A server may withhold the announcement from a client without READ on the directory, so
-// the process lists the queue again after five seconds of joining.
+// while readers join, the process lists the queue again after five seconds.
 //
 // A goroutine that holds the lock for reading must not wait for another read lock on it: if a
 // writer queues in between, both wait forever. Readers that share a node have the same token.

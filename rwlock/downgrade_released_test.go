@@ -18,9 +18,9 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// A Release ends the hold while its Downgrade is under way, and then the node is deleted, with its
-// session or alone. That is no loss, because the hold was released. The Downgrade must return
-// ErrReleased, not what the server answered about the node.
+// Release ends the hold during its Downgrade, and then the node is deleted, with its session or
+// alone. The hold was released, so that is not a loss. Downgrade must return ErrReleased, not the
+// server's error for the node.
 func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T) {
 	for _, session := range []bool{true, false} {
 		t.Run(map[bool]string{true: "expired", false: "deleted"}[session], func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T)
 	}
 }
 
-// A Release whose ctx was canceled does not wait for a Downgrade that is under way. The event of
-// its end does: it comes behind the events of the downgrade.
+// A Release whose ctx was canceled does not wait for a Downgrade under way. Its event does: it
+// comes after the events of the downgrade.
 func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

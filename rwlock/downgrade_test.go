@@ -46,14 +46,14 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		if len(q) != 4 || q[0].Kind != observe.KindRead || q[2].Kind != observe.KindWrite || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
 			s.Fatalf("queue %+v", q)
 		}
-		// The hold keeps its token; the member shows the node's, which is another node now.
+		// The hold keeps its token; the member has the token of the new node.
 		if q[0].Token <= token || q[0].Token <= q[3].Token {
 			s.Errorf("downgraded: the hold's token is %d, the queue shows %+v", token, q)
 		}
 
 		unlock(s, got)
 		s.CatchUp(w.conn)
-		writer.Waits() // for the reader that was a writer
+		writer.Waits() // waits for the reader that was a writer
 		unlock(s, h)
 		wrote := writer.Granted()
 		s.CatchUp(late.conn)
@@ -64,8 +64,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	})
 }
 
-// A writer behind watches the node that is replaced, and must see that another node has replaced
-// it.
+// A writer behind watches the replaced node, and must detect the node that has replaced it.
 func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w, second := direct(s), direct(s), direct(s)
@@ -89,8 +88,8 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 	})
 }
 
-// The same between the writer's listing and its watch: the node that it wants to watch is gone, and
-// another node has replaced it.
+// The same between the writer's listing and its watch: the node to watch is gone, and another node
+// has replaced it.
 func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), behind(s)
@@ -167,7 +166,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 	})
 }
 
-// Downgrade fails without a request, and the hold stays what it is.
+// Downgrade fails without a request, and does not change the hold.
 func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
@@ -184,7 +183,7 @@ func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 			s.Must(err)
 			node, before := contract.NodeOf(h), requests(c)
 			err = c.Downgrade(s.Ctx, h)
-			asked := requests(c) - before // Held asks in the background
+			asked := requests(c) - before // Held sends a request in the background
 			if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") || !strings.Contains(err.Error(), "not one of this lock") {
 				s.Errorf("a hold of %s: %v", name, err)
 			}
@@ -206,7 +205,7 @@ func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 	})
 }
 
-// A server has dropped the transaction, and when it is sent again the node that its guard checks is
+// A server has dropped the transaction. When it is sent again, the node that its guard checks is
 // gone.
 func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -261,7 +260,7 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 	}
 }
 
-// The Release waits until it knows which node to delete.
+// Release waits until the downgrade has ended: only then it is known which node to delete.
 func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -350,7 +349,7 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 	})
 }
 
-// The write to the old node that notifies the waiters must not double the size of the transaction.
+// The write to the old node that wakes the waiters must not double the size of the transaction.
 func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		data := make([]byte, 512<<10)
@@ -383,8 +382,8 @@ func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 	})
 }
 
-// Release hands the grant over while Downgrade is under way: the grant of the next writer must stay
-// a write lock.
+// Release hands the grant on during Downgrade: the grant of the next writer must remain a write
+// lock.
 func TestADowngradeDoesNotTouchANodeThatWasHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
@@ -406,7 +405,7 @@ func TestADowngradeDoesNotTouchANodeThatWasHandedOn(t *testing.T) {
 	})
 }
 
-// hookedContext calls onErr the first time that its Err method is called.
+// hookedContext calls onErr at the first call of its Err method.
 type hookedContext struct {
 	context.Context
 	once  sync.Once
@@ -418,7 +417,7 @@ func (c *hookedContext) Err() error {
 	return c.Context.Err()
 }
 
-// The same by chance: both calls start at the same time.
+// The same with random timing: both calls start at the same time.
 func TestADowngradeBesideAnUnlock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(10000)), direct(s)

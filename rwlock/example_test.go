@@ -26,7 +26,7 @@ func nightly(ctx context.Context, servers []string) error {
 	})
 }
 
-// rewrite stops when ctx ends, and passes token to the store with each write.
+// rewrite stops when ctx is canceled, and passes token to the store with each write.
 func rewrite(ctx context.Context, token int64) error {
 	for part := range 3 {
 		if err := ctx.Err(); err != nil {
@@ -37,7 +37,7 @@ func rewrite(ctx context.Context, token int64) error {
 	return nil
 }
 
-// One process rewrites what others read. It stops when it loses the lock.
+// One process rewrites what others read. It stops if it loses the lock.
 func Example() {
 	t, end := zktest.ForExample()
 	defer end()
@@ -87,7 +87,7 @@ func ExampleRWMutex_RLock() {
 	// after both are released: true
 }
 
-// A wait that takes too long ends with its context, and leaves nothing in the queue.
+// A wait that takes too long is canceled by its context, and its node is deleted.
 func ExampleRWMutex_Lock() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -102,7 +102,7 @@ func ExampleRWMutex_Lock() {
 
 	short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer stop()
-	_, err = mu.Lock(short) // the error says who is ahead in the queue
+	_, err = mu.Lock(short) // the error says how many are ahead in the queue
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 
 	if err := hold.Release(ctx); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-// The grant is lost after its holder has begun to release it, and before the lock is passed on. The
-// hook of the grant runs in between, when its watch has not fired.
+// The grant is lost after its holder has begun to release it, and before the lock is passed on. A
+// hook of the grant runs in between, before its watch has fired.
 func TestALockLostDuringItsReleaseIsNotHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn := s.Connect()

@@ -11,19 +11,18 @@ import (
 )
 
 // handoff passes the write lock on among the writers of one RWMutex value. One of them at a time
-// has a node in the queue; the others wait for it here. A holder that releases passes its grant on,
-// a limited number of times in a row; then it deletes the node, and the next one queues at the
-// tail.
+// has a node in the queue; the others wait in waiting. A holder that releases passes its grant on,
+// up to limit times in a series. Then it deletes the node, and the next writer queues at the tail.
 type handoff struct {
 	queue   *queue.Queue
 	request queue.Request
 	limit   int
 
-	mu      sync.Mutex          // not held during calls of other packages that may block
-	busy    bool                // one of the writers queues or holds
-	waiting []chan *queue.Grant // the others, in the order of arrival; nil tells one to queue
-	grant   *queue.Grant        // which one of the writers holds; or nil
-	passed  int                 // how often this grant was passed on
+	mu      sync.Mutex          // not held during calls that may block; guards the fields below
+	busy    bool                // a writer queues or holds
+	waiting []chan *queue.Grant // the other writers, in the order of arrival; a writer that receives nil queues
+	grant   *queue.Grant        // the grant of the writer that holds; or nil
+	passed  int                 // how often grant was passed on
 }
 
 func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
@@ -74,7 +73,7 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 	c.grant, c.passed = grant, 0
 	c.watchLocked()
 	c.mu.Unlock()
-	grant.OnEnd(func(error) { go c.over(grant) }) // do not wait for the holder to release a lost grant
+	grant.OnEnd(func(error) { go c.over(grant) }) // the next writer does not wait for the holder of a lost grant
 	return grant, nil
 }
 
@@ -91,11 +90,10 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	return c.queue.Acquire(ctx, c.request, false)
 }
 
-// Leave is called when a writer's hold has ended.
 func (c *handoff) Leave(ctx context.Context, h *queue.Hold) error { return c.release(ctx, h.Grant) }
 
-// release passes the grant on, or deletes its node. If a request is needed to prove that the node
-// exists, ctx bounds the wait for the answer, as it does for a deletion.
+// release passes the grant on, or deletes its node. ctx bounds the wait for the answer of a
+// request, also if the request must prove that the node exists.
 func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	passed, unproved := c.pass(grant)
 	switch {
@@ -103,7 +101,7 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 		return nil
 	case unproved:
 		return c.queue.Client().Finish(ctx, "the lock is being handed on", func() error {
-			if grant.Exists(context.WithoutCancel(ctx)) { // it may lack the right to read the node
+			if grant.Exists(context.WithoutCancel(ctx)) { // false if the right to read the node is missing
 				if passed, _ := c.pass(grant); passed {
 					return nil
 				}
@@ -115,8 +113,8 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 }
 
 // pass passes the grant on if a writer waits for it and the node is known to exist: a holder that
-// passes it on does not delete it, so it would not find out that the node is gone. unproved reports
-// that only this knowledge is missing.
+// passes its grant on does not delete the node, and so would not detect that it is gone. unproved
+// reports that only that knowledge is missing.
 func (c *handoff) pass(grant *queue.Grant) (passed, unproved bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,14 +141,14 @@ func (c *handoff) remove(ctx context.Context, grant *queue.Grant) error {
 // wantedLocked reports whether the grant will be passed on, unless it is lost; caller holds mu.
 func (c *handoff) wantedLocked() bool { return len(c.waiting) > 0 && c.passed < c.limit }
 
-// watchLocked has the node watched as soon as it will be passed on; caller holds mu.
+// watchLocked sets a watch on the node once the grant will be passed on; caller holds mu.
 func (c *handoff) watchLocked() {
 	if c.grant != nil && c.wantedLocked() {
 		c.grant.WatchNodes()
 	}
 }
 
-// over ends the series of handoffs of a grant, once.
+// over ends the series of handoffs of a grant, if it has not ended.
 func (c *handoff) over(grant *queue.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +158,7 @@ func (c *handoff) over(grant *queue.Grant) {
 	}
 }
 
-// next has the next of the writers queue.
+// next makes the next writer queue.
 func (c *handoff) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +172,8 @@ func (c *handoff) nextLocked() {
 	}
 }
 
-// withdraw takes the grant of a hold out of its series, before the hold changes it. It fails if the
-// hold has ended, which it is before it locks mu to pass the grant on.
+// withdraw ends the series of a hold's grant before the hold changes the grant. It fails if the
+// hold has ended. A hold ends before pass locks mu, so a grant that was passed on is not withdrawn.
 func (c *handoff) withdraw(h *queue.Hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// queued starts a Lock of the same value after those before it have queued. Otherwise the order of
-// the goroutines would be undefined.
+// queued starts a Lock of the same value after those before it have queued, so that the order is
+// defined.
 func (c *client) queued(n int) []*attempt {
 	c.Helper()
 	var line []*attempt
@@ -54,7 +54,7 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 				s.Errorf("hand-over %d: token %#x, held %v", i, h.Token(), h.Held())
 			}
 		}
-		if n := requests(c) - before; n > 1 { // the watch on the node they share
+		if n := requests(c) - before; n > 1 { // the watch on the shared node
 			s.Errorf("%d requests for 10 hand-overs", n)
 		}
 		unlock(s, h)
@@ -62,7 +62,7 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 	})
 }
 
-// A waiter in another process gets the lock after at most so many handoffs.
+// A waiter in another process is granted the lock after at most limit handoffs.
 func TestHandoffEndsAfterItsLimit(t *testing.T) {
 	const limit = 3
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -156,7 +156,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 				s.CatchUp(c.conn)
 				lose(s, c)
 				s.Lost(lost)
-				next := line[0].Granted() // the next waiter does not wait for the holder that has lost it
+				next := line[0].Granted() // the next waiter does not wait for the holder that has lost the lock
 				if next.Token() <= h.Token() {
 					s.Error("the lost lock was handed on")
 				}
@@ -172,8 +172,8 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// A holder that hands the lock over does not delete the node, so it does not find out that the node
-// is gone. The node is watched although no holder checks.
+// A holder that hands the lock on does not delete the node, so it does not detect that the node is
+// gone. The node is watched even if no holder calls Held.
 func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithHandoff(100))
@@ -195,8 +195,8 @@ func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	})
 }
 
-// The holder has not checked its hold. Its Release must not hand over a node that is gone, and must
-// report the loss.
+// The holder has not called Held. Its Release must not hand on a deleted node, and must report the
+// loss.
 func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 	for name, deadUnlock := range map[string]bool{"": false, "the context of Unlock has ended": true} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 					line := c.queued(2)
 					test.Within(s, soon, "the node is about to be watched", func() { <-watch.Fired() })
 					want := zklocks.ErrLost
-					if row.watched { // and the deletion is known
+					if row.watched { // the deletion is detected
 						watch.Release()
 						s.CatchUp(c.conn)
 					} else if deadUnlock {
@@ -272,7 +272,7 @@ func TestADowngradedLockIsNotHandedOn(t *testing.T) {
 	})
 }
 
-// A downgrade that does not begin leaves the row as it is.
+// A downgrade that does not begin does not end the series.
 func TestALockThatIsNotDowngradedIsHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s).with(rwlock.WithHandoff(100))
@@ -326,7 +326,7 @@ func newOther(s *contract.Stage) *client {
 	return direct(&stage)
 }
 
-// Writers of three processes, one of which uses handoffs, lock, release and give up.
+// Writers of three processes, one of them with handoffs, lock, release and are canceled.
 func TestHandoffInAStorm(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		clients := []*client{direct(s).with(rwlock.WithHandoff(5)), direct(s).with(rwlock.WithHandoff(1)), direct(s)}

@@ -12,15 +12,15 @@ import (
 
 var errForeign = errors.New("the hold is not one of this lock")
 
-// Downgrade turns a hold for writing into one for reading, in place and in one transaction: no
-// writer is granted in between, and no queued writer is overtaken. The hold keeps its token; guards
-// taken before fail from now on. ctx bounds the wait for the answer; the downgrade itself runs to
-// its end. A downgrade that fails leaves the hold for writing, unless it is lost. After ctx's error
-// the downgrade continues, and a second call is refused until it has ended.
+// Downgrade turns a hold for writing into a hold for reading, in one transaction: no writer is
+// granted the lock in between, and no queued writer is overtaken. The hold keeps its token; earlier
+// guards fail from now on. ctx bounds only the wait for the answer. If ctx is canceled, Downgrade
+// returns its error and the downgrade continues; a second call is refused until it has ended. If
+// the downgrade fails, the hold remains for writing, unless it is lost.
 //
-// The error matches [zklocks.ErrLost] or [zklocks.ErrReleased] when the hold has ended, and says so
-// when it is for reading already or not of this lock; zk.ErrNoAuth when a right is missing: WRITE
-// on the lock node, CREATE and DELETE on its directory.
+// The error matches [zklocks.ErrLost] or [zklocks.ErrReleased] if the hold has ended, and
+// zk.ErrNoAuth if a right is missing: WRITE on the lock's node, CREATE and DELETE on its directory.
+// It is also an error if the hold is already for reading, or is not a hold of this lock.
 func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 	if h == nil {
 		h = new(zklocks.Hold) // a zero Hold is lost, too
@@ -35,7 +35,7 @@ func (m *RWMutex) downgrade(ctx context.Context, h *queue.Hold) error {
 		return zklocks.ErrLost
 	case !h.Has(m.queue):
 		return errForeign
-	case m.writes != nil && zkclient.Ended(ctx) == nil: // or withdraw would end the handoff for nothing
+	case m.writes != nil && zkclient.Ended(ctx) == nil: // after a cancellation, withdraw would end the series for nothing
 		if err := m.writes.withdraw(h); err != nil {
 			return err
 		}

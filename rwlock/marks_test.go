@@ -26,7 +26,7 @@ type standing struct {
 }
 
 // stand queues writers, and then readers, behind a writer, each on its own connection. All but the
-// first watch for a release marker.
+// first watch for a release mark.
 func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []standing) {
 	s.Helper()
 	held = direct(s).write()
@@ -45,9 +45,9 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 	return held, line
 }
 
-// A waiter behind another waiter lists once, and takes the lock without another listing when that
-// waiter releases it: create, listing, watches, delete. The second in line lists again: the first
-// has had one node ahead, and leaves no mark.
+// A waiter behind another waiter lists once. When that waiter releases, it holds without another
+// listing: create, listing, watches, delete. The second in the queue lists again: the first had
+// only one node ahead, and sets no mark.
 func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -87,8 +87,8 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	})
 }
 
-// A writer that had two nodes ahead when it queued releases with a marker, although it has watched
-// for none: readers behind it may have two writers ahead.
+// A writer that had two nodes ahead when it queued sets a mark when it releases, although it has
+// watched for none: readers behind it may have two writers ahead.
 func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -120,7 +120,7 @@ func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 	})
 }
 
-// A waiter that goes without having held leaves no marker, in whatever way it goes.
+// A waiter that leaves without having held sets no mark, however it leaves.
 func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 	for name, goes := range map[string]func(*contract.Stage, standing){
 		"it gives up":          func(_ *contract.Stage, st standing) { st.Stop() },
@@ -158,8 +158,7 @@ func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 	}
 }
 
-// A waiter that watches for a marker, and whose own node is gone, is not granted the lock by the
-// marker.
+// A waiter that watches for a mark is not granted the lock by the mark if its own node is gone.
 func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -167,7 +166,7 @@ func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 		s.Must(s.Witness.Delete(line[2].node, -1))
 		test.Eventually(s, soon, "it is queued again", func() bool { return last(s) != line[3].node })
 		s.InLine(5)
-		// It has watched with one request, and at most one more after it queued again.
+		// It has watched with one request, and at most one more after it has queued again.
 		if n := line[2].proxy.Seen(proxy.ReadOp); n > 2 {
 			s.Errorf("it has missed the event, and checked after a while: %d requests", n)
 		}
@@ -181,8 +180,8 @@ func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 	})
 }
 
-// A writer watches the nearest reader ahead alone: a reader further ahead that releases does not
-// wake it. Readers release without a marker, so the writer watches for none.
+// A writer watches only the nearest reader ahead: the release of another reader does not wake it.
+// Readers release without a mark, so the writer watches for none.
 func TestAWriterBehindReaders(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -220,7 +219,7 @@ func TestAWriterBehindReaders(t *testing.T) {
 	}
 }
 
-// If a reader gives up while a writer is queued further ahead, no waiter is granted the lock.
+// If a reader is canceled while a writer is queued further ahead, no waiter is granted the lock.
 func TestAWriterBehindReadersThatWait(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -234,7 +233,7 @@ func TestAWriterBehindReadersThatWait(t *testing.T) {
 		if n := w.proxy.Seen(proxy.ListOp); n != 1 {
 			s.Errorf("%d listings: only the nearer reader is watched", n)
 		}
-		second.Stop() // without a marker, and none was watched for
+		second.Stop() // sets no mark, and none is watched
 		test.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(proxy.ListOp) == 2 })
 		s.CatchUp(w.conn)
 		writer.Waits()
@@ -247,14 +246,14 @@ func TestAWriterBehindReadersThatWait(t *testing.T) {
 	})
 }
 
-// watches waits until a client that has begun to wait has set its watches.
+// watches waits until a waiting client has set its watches.
 func watches(c *client) {
 	c.Helper()
 	test.Eventually(c, soon, "it watches", func() bool { return c.proxy.Seen(proxy.ReadOp) >= 1 })
 	c.CatchUp(c.conn)
 }
 
-// The marker of a mutex that ignores readers says nothing about readers.
+// The mark of a mutex that ignores readers does not grant to a writer, which waits for readers.
 func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		kazoo := rwlock.WithKazooNames()
@@ -282,8 +281,8 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	})
 }
 
-// An observer costs no request: the waiters of a process with one follow each other as they do
-// without, and the observer gets their positions.
+// An observer causes no request: the waiters of a process follow each other as without an observer,
+// and the observer receives their positions.
 func TestObserversCostNoRequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -322,7 +321,7 @@ func TestObserversCostNoRequest(t *testing.T) {
 	})
 }
 
-// A waiter does not miss a release that happens while it is disconnected.
+// A waiter does not miss a release while it is disconnected.
 func TestAMarkThatIsMissed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -331,7 +330,7 @@ func TestAMarkThatIsMissed(t *testing.T) {
 		unlock(s, line[0].Granted())
 		h := line[1].Granted()
 		line[2].proxy.Refuse()
-		unlock(s, h) // with a marker
+		unlock(s, h) // with a mark
 		line[2].Waits()
 		s.Must(line[2].proxy.Accept())
 		unlock(s, line[2].Granted())
@@ -340,7 +339,7 @@ func TestAMarkThatIsMissed(t *testing.T) {
 	})
 }
 
-// A writer that was downgraded releases a read lock, and other readers may still hold it.
+// A writer that has downgraded releases a read lock, while other readers may still hold it.
 func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -364,7 +363,7 @@ func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 	})
 }
 
-// If the server refuses the marker, the release succeeds without it.
+// If the server refuses the mark, the release succeeds without it.
 func TestAReleaseWithoutTheRightToAMark(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

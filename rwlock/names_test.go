@@ -62,7 +62,7 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 	})
 }
 
-// A create whose reply was lost is found again by its name.
+// A create whose reply was lost is found by its name.
 func TestKazooNamesAreFoundAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
@@ -77,7 +77,6 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 	})
 }
 
-// sweep waits until the server has deleted the empty containers.
 func sweep(s *contract.Stage) {
 	s.Helper()
 	path := test.Path(s)
@@ -92,7 +91,7 @@ func sweep(s *contract.Stage) {
 	})
 }
 
-// A kazoo lock creates the directory once for each lock object, and never again.
+// A kazoo lock creates the directory once for each lock object.
 func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		for _, c := range []struct {
@@ -103,7 +102,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 			h, err := rwlock.New(locks.On(s.Witness), path, c.names).Lock(s.Ctx)
 			s.Must(err)
 			unlock(s, h)
-			sweep(s) // a container that was empty before is deleted by this sweep or the next
+			sweep(s) // this sweep or the next deletes a container that was empty before
 			sweep(s)
 			if c.stays {
 				there, _, err := s.Witness.Exists(path)
@@ -121,8 +120,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 	})
 }
 
-// With Curator's names the lock waits for Curator's nodes and ignores ours: different names are
-// different locks.
+// With Curator's names the lock waits for Curator's nodes and ignores nodes with our names.
 func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		plain := direct(s)
@@ -143,7 +141,7 @@ func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 	})
 }
 
-// jvmWrites creates a write node as Curator does, and its directory.
+// jvmWrites creates a write node like Curator, and its directory.
 func jvmWrites(s *contract.Stage) (path string) {
 	s.Helper()
 	test.Eventually(s, soon, "a write node in a JVM", func() bool { // the server may delete the empty directory
@@ -155,7 +153,7 @@ func jvmWrites(s *contract.Stage) (path string) {
 	return path
 }
 
-// jvmReads creates a read node of Curator's with the number of another node.
+// jvmReads creates a read node like Curator, with the number of another node.
 func jvmReads(s *contract.Stage, node string) (path string) {
 	s.Helper()
 	path, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__"+node[len(node)-10:],
@@ -164,7 +162,7 @@ func jvmReads(s *contract.Stage, node string) (path string) {
 	return path
 }
 
-// From 5.5.0 on Curator creates the read node with the number of the write node, and deletes the
+// Since 5.5.0 Curator creates the read node with the number of the write node, and deletes the
 // write node in a second step.
 func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {

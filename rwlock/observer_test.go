@@ -75,7 +75,7 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 	})
 }
 
-// The waiter is not in the queue once the server is back.
+// The waiter is not in the queue when the server is back.
 func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasFailed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -96,8 +96,8 @@ func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasFailed(t *testing.T) {
 	})
 }
 
-// A panic of an observer comes out of the method that was called. The node that was queued stays
-// until its session ends.
+// A panic of an observer passes through the method that was called. A queued node remains until its
+// session ends.
 func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		h := direct(s).write()
@@ -205,7 +205,8 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 	})
 }
 
-// If all readers give up at the time of the grant, the observer still gets balanced events.
+// If all readers are canceled at the time of the grant, the observer still receives balanced
+// events.
 func TestObserversAreToldOfGrantsThatCameTooLate(t *testing.T) {
 	for name, opts := range map[string][]rwlock.Option{"without handoff": nil, "with handoff": {rwlock.WithHandoff(2)}} {
 		t.Run(name, func(t *testing.T) {
@@ -237,9 +238,9 @@ func TestObserversAreToldOfGrantsThatCameTooLate(t *testing.T) {
 	}
 }
 
-// Without an observer a read costs one allocation, the Hold.
+// Without an observer a read has one allocation, the Hold.
 func TestAReadWithoutObserversAllocatesItsHoldAlone(t *testing.T) {
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test beside it may allocate
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test may allocate at the same time
 		s := contract.NewStage(t, v, "")
 		allocs := func(opts ...rwlock.Option) float64 {
 			mu := rwlock.New(locks.On(s.Connect()), s.Path, opts...)

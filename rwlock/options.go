@@ -32,31 +32,31 @@ func (c config) wrong() error {
 	return nil
 }
 
-// WithHandoff lets the writers that wait on one RWMutex value hand the lock over to each other, up
-// to n times in a series, without any request. After a series the lock goes to the next node in the
-// queue, and the next waiter of the value queues behind callers of other processes that have
+// WithHandoff lets the writers that wait on one RWMutex value hand the lock on to each other, up to
+// n times in a series, without any request. After a series the next node in the queue is granted
+// the lock, and the next writer of the value queues behind callers of other processes that have
 // arrived meanwhile. So a waiter in another process may have to wait for n more holds. The default
 // is 0: each writer queues separately.
 //
-// The holders of one series share one node, one token and one guard: these fence them from other
-// processes and from other series, and not from each other. If another program deletes the node,
-// handing over continues until the deletion event arrives; the current holder then loses the lock.
+// The holders of a series share one node, one token and one guard. These fence them from other
+// processes and from other series, but not from each other. If another program deletes the node,
+// the series continues until the deletion event arrives; the current holder then loses the lock.
 func WithHandoff(n int) Option {
 	return option(func(cfg *config) { cfg.handoff = n })
 }
 
-// WithCuratorNames names the nodes as Apache Curator's InterProcessReadWriteLock does, so that Go
-// and JVM processes share one lock; all users of the path must use these names. Readers of the
-// process do not share a node then, because a writer in a JVM sends no signal that would stop
-// readers from joining.
+// WithCuratorNames gives the nodes the names that Apache Curator's InterProcessReadWriteLock uses,
+// so that Go and JVM processes share one lock. All users of the path must use these names. Readers
+// of the process do not share a node then, because a writer in a JVM sends no announcement that
+// would stop readers from joining.
 func WithCuratorNames() Option { return named(curator) }
 
-// WithKazooNames names the nodes as kazoo's WriteLock, ReadLock and Lock do, so that Go and Python
-// processes share one lock; all users of the path must use these names. Readers of the process do
-// not share a node then, see WithCuratorNames.
+// WithKazooNames gives the nodes the names that kazoo's WriteLock, ReadLock and Lock use, so that
+// Go and Python processes share one lock. All users of the path must use these names. Readers of
+// the process do not share a node then, see WithCuratorNames.
 //
-// The directory remains when it is empty, as kazoo's does: a kazoo lock creates it once, and fails
-// forever if it is deleted.
+// With these names the empty directory is not deleted: a kazoo lock creates it once, and fails
+// forever after it is gone.
 func WithKazooNames() Option { return named(kazoo) }
 
 func named(k kinds) Option {

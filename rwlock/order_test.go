@@ -80,7 +80,7 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b, w := direct(s), direct(s), direct(s)
 		first, second := a.read(), b.read()
-		third, err := a.TryRLock(s.Ctx) // the same value again
+		third, err := a.TryRLock(s.Ctx) // the same value as first
 		s.Must(err)
 		_, err = w.TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
@@ -139,7 +139,7 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 			later[i].Waits()
 		}
 		unlock(s, wrote)
-		for _, a := range later { // all together: none is released before the last is granted
+		for _, a := range later { // together: none is released before the last is granted
 			if h := a.Granted(); h.Token() <= wrote.Token() {
 				s.Errorf("token %d after %d", h.Token(), wrote.Token())
 			}
@@ -211,7 +211,7 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 		unlock(s, writer.Granted())
 		for i, r := range readers {
 			s.CatchUp(r.conn)
-			if n := r.proxy.Notifications(); n != 2 { // the nodes that it watched while it waited, its own among them
+			if n := r.proxy.Notifications(); n != 2 { // of the nodes that it watched while it waited, including its own
 				s.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
 			}
 		}
@@ -278,7 +278,7 @@ func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 	})
 }
 
-// After Curator's testBasic: one writer or many readers, and readers do overlap.
+// After Curator's testBasic: one writer or many readers are inside, and readers overlap.
 func TestAMixOfReadersAndWriters(t *testing.T) {
 	const clients, rounds = 8, 15
 	contract.InMemory(t, "", func(s *contract.Stage) {

@@ -54,7 +54,7 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			}
 			unlock(s, try)
 		}
-		if n := requests(c) - before; n > 1 { // the first of them may set the watch for writers
+		if n := requests(c) - before; n > 1 { // the first may set the watch for writers
 			s.Errorf("%d requests for 200 shared reads", n)
 		}
 		s.Must(first.Verify(s.Ctx))
@@ -88,8 +88,7 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 	})
 }
 
-// A reader whose ctx never ends acquires on its own goroutine, also for the readers that share its
-// wait.
+// A reader whose ctx cannot be canceled shares its wait with readers that are canceled.
 func TestAReaderThatNeverGivesUpWaitsForOthers(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, c := direct(s), direct(s)
@@ -188,9 +187,9 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 	}
 }
 
-// A writer that queued after the readers' node and before their listing touches a directory that no
-// client watches yet. The listing shows the writer: it blocks no reader ahead of it, and is not
-// overtaken.
+// A writer queues after the readers' node and before their listing, and touches a directory that no
+// client watches yet. The listing shows the writer: it does not block the readers ahead of it, and
+// no later reader overtakes it.
 func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 	for range 1 {
 		t.Run("", func(t *testing.T) {
@@ -220,7 +219,7 @@ func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 	}
 }
 
-// A writer that gives up has ended the sharing, too; then later readers share a new node.
+// A writer that is canceled has ended the sharing, too: later readers share a new node.
 func TestAfterAWriterHasGivenUpReadersShareAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
@@ -239,7 +238,7 @@ func TestAfterAWriterHasGivenUpReadersShareAgain(t *testing.T) {
 	})
 }
 
-// After the event of a writer has arrived, no reader joins before the writer has held the lock,
+// After a writer's announcement has arrived, no reader joins before the writer has held the lock,
 // however many try.
 func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -342,12 +341,12 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 				c := direct(s)
 				holds := []*zklocks.Hold{c.read(), c.read(), c.read()}
 				var ends []context.Context
-				var lost, done []<-chan struct{} // the waiters do not call Look
+				var lost, done []<-chan struct{} // the waiters call no method of the hold
 				for _, h := range holds {
 					ctx := h.Context(s.Ctx)
 					ends, lost, done = append(ends, ctx), append(lost, h.Lost()), append(done, ctx.Done())
 				}
-				silent, quiet := c.read(), c.read() // no goroutine checks these
+				silent, quiet := c.read(), c.read() // no goroutine calls their methods
 				early := c.read()
 				ended := early.Context(s.Ctx)
 				unlock(s, early)
@@ -364,7 +363,7 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 					}
 					s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				}
-				s.Is(quiet.Release(s.Ctx), zklocks.ErrLost) // not the last: the other holds keep the grant
+				s.Is(quiet.Release(s.Ctx), zklocks.ErrLost) // not the last hold: the others keep the grant
 				if silent.Held() {
 					s.Error("still held")
 				}
@@ -378,8 +377,8 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 	}
 }
 
-// The node may be held for a long time, by one reader after the other: nothing is kept of readers
-// that have left.
+// Successive readers may hold the node for a long time: no memory is kept of readers that have
+// left.
 func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
@@ -405,8 +404,8 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 	})
 }
 
-// What a process knew on the last connection may be out of date: a writer may have queued while it
-// was disconnected.
+// What a process read on the previous connection may be out of date: a writer may have queued while
+// it was disconnected.
 func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
@@ -445,7 +444,7 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	})
 }
 
-// A reader that is granted and canceled at the same time must not stay counted.
+// A reader that is granted and canceled at the same time must not remain counted.
 func TestCanceledJoinsLeaveNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
@@ -477,8 +476,8 @@ func TestCanceledJoinsLeaveNoHold(t *testing.T) {
 	})
 }
 
-// READ on the directory is taken away for a moment. The announcement of a writer is withheld then,
-// so the readers' process looks for it.
+// READ on the directory is revoked for a moment, in which the server withholds a writer's
+// announcement. The readers' process detects the writer at its next listing.
 func TestAWriterOfWhomNoEventTells(t *testing.T) {
 	withheld := func(s *contract.Stage, c *client) *attempt {
 		_, err := s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
@@ -490,14 +489,14 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 		s.CatchUp(c.conn)
 		return direct(s).waitWrite(2)
 	}
-	const atMost = 6 * time.Second // virtual: five until it looks, and one between two readers
+	const atMost = 6 * time.Second // virtual: five seconds until the listing, and one between two readers
 	t.Run("while readers join", func(t *testing.T) {
 		contract.InMemory(t, "", func(s *contract.Stage) {
 			c := behind(s)
 			h := c.read()
-			for range 3 { // it looks again and again
+			for range 3 { // the process lists again each time
 				unlock(s, c.read())
-				time.Sleep(atMost) // virtual: until it has looked
+				time.Sleep(atMost) // virtual: until it has listed again
 			}
 			unlock(s, c.read())
 			w := withheld(s, c)
@@ -518,8 +517,7 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 	})
 }
 
-// Readers lock, release and give up, with linger and without, while writers queue: at the end no
-// node is left.
+// Readers lock, release and are canceled while writers queue: at the end no node is left.
 func TestReadersInAStorm(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
@@ -577,7 +575,6 @@ func canceled(ctx context.Context) context.Context {
 	return ctx
 }
 
-// The uses of a context that only an RWMutex has.
 func TestANilContextChangesNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)

@@ -10,27 +10,27 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// readSharer lets the readers of one RWMutex value share a node, as long as no writer is known to
-// be queued behind it.
+// readSharer lets the readers of one RWMutex value share a node while no writer is known to be
+// queued behind it.
 type readSharer struct {
 	queue *queue.Queue
 	kind  znode.Kind
 	alone bool // each reader creates its own node
 
-	// current is the grant to join. It may have ended.
+	// current is the grant to join; it may have ended.
 	current atomic.Pointer[sharedGrant]
 
 	mu      sync.Mutex
-	pending *pendingRead // an acquire under way that new readers may share; or nil
+	pending *pendingRead // an acquire under way that new readers may share, or nil; guarded by mu
 }
 
-// pendingRead is one acquire on behalf of several readers.
+// pendingRead is an acquire for several readers.
 type pendingRead struct {
 	sharing *queue.NodeSharing
 	async   *queue.Async
-	waiting int // readers that still wait for it; guarded by readSharer.mu
+	waiting int // readers that wait for it; guarded by readSharer.mu
 
-	done   chan struct{} // closed when shared or err is set
+	done   chan struct{} // closed when shared or err is set; no reader waits if neither is
 	shared *sharedGrant
 	err    error
 }
@@ -75,7 +75,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	return p.shared, nil
 }
 
-// try joins the current grant, or takes the lock if it is free.
+// try joins the current grant, or acquires the lock if it is free.
 func (r *readSharer) try(ctx context.Context) (*sharedGrant, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (r *readSharer) join(ctx context.Context) *sharedGrant {
 	return nil
 }
 
-// ensureWatch checks whether more readers may share the acquire under way.
+// ensureWatch makes the acquire under way detect writers, so that more readers may share it.
 func (r *readSharer) ensureWatch(ctx context.Context) {
 	r.mu.Lock()
 	p := r.pending
@@ -120,8 +120,8 @@ func (r *readSharer) ensureWatch(ctx context.Context) {
 	}
 }
 
-// wait returns a pending acquire for the caller to wait for. It runs on a goroutine of its own,
-// because its first caller may return while others still wait.
+// wait adds the caller to a pending acquire. The acquire runs on a goroutine of its own, because
+// the reader that started it may stop waiting before the others.
 func (r *readSharer) wait() *pendingRead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +136,6 @@ func (r *readSharer) wait() *pendingRead {
 	return p
 }
 
-// deliver gives the grant to all readers that wait for it.
 func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	r.mu.Lock()
 	if r.pending == p {
@@ -175,8 +174,8 @@ func (r *readSharer) quit(p *pendingRead) (last bool) {
 	return p.waiting == 0
 }
 
-// open makes a grant the current one. Readers no longer join the former one, which ends with the
-// last of its readers.
+// open makes a grant the current grant. Readers no longer join the previous grant, which its last
+// reader releases.
 func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
 	g := newSharedGrant(grant, sharing, readers)
 	r.current.Store(g)

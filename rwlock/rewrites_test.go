@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Each write into a holder's node is an event that ends no hold. However many there were, the
-// holder reads its node ever more seldom.
+// Each write into a holder's node is an event that does not end the hold. After many writes the
+// holder reads its node more and more rarely.
 func TestManyWritesIntoTheNodeOfALongHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)

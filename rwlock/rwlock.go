@@ -9,10 +9,10 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for reading, or one for
-// writing. It may be used by many goroutines at once; each call of Lock or RLock is a separate
-// waiter. It remains usable after any error. It must not be copied. Unlike sync.RWMutex it has to
-// be made by New: calls of the zero value return an error.
+// RWMutex is a shared/exclusive lock of the whole cluster: many callers may hold it for reading, or
+// one for writing. It may be used by many goroutines at once; each call of Lock or RLock is a
+// separate waiter. It remains usable after any error. It must not be copied. It has to be made by
+// New: calls of the zero value return an error.
 type RWMutex struct {
 	lockSlot
 	queue   *queue.Queue
@@ -25,10 +25,10 @@ type RWMutex struct {
 
 type lockSlot = slot.Lock
 
-// New returns the lock at path. The path is a directory of the lock's own, which is created when it
-// is first needed. Lock empties that node: data in it, as the permits of a semaphore, are lost.
-// New does no I/O: the first call reports bad arguments. Use one value for a path in a process: the
-// readers of one value share a node, those of two do not.
+// New returns the lock at path. The path must be a directory for this lock alone; it is created
+// when it is first needed. Lock empties the data of that node, so the permit count of a semaphore
+// would be lost. New does no I/O: the first call reports bad arguments. Use one value for a path in
+// a process: the readers of one value share a node, and the readers of two values do not.
 func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	cfg := config{Config: slot.Config(conn, "rwlock", path), kinds: ours}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
@@ -45,10 +45,10 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	return m
 }
 
-// kinds are the words in the names of the nodes of readers and writers. The conflicts are those of
-// the ZooKeeper recipes, "Shared Locks". There a reader watches the first writer in the queue, as
-// Curator's read lock does; here it watches the nearest one ahead, so that a release wakes only the
-// waiters that can be granted.
+// kinds are the words in the names of the nodes of readers and writers. The conflicts are as in the
+// ZooKeeper recipe "Shared Locks". There, and in Curator, a reader watches the first writer in the
+// queue. Here it watches the nearest writer ahead, so that a release wakes only the waiters that
+// can be granted.
 type kinds struct{ read, write znode.Kind }
 
 var (
@@ -65,12 +65,12 @@ func (k kinds) names() queue.Names {
 	return queue.Names{{Kind: k.read, Mode: queue.Read}, {Kind: k.write, Mode: write}}
 }
 
-// Lock takes the lock for writing. It waits until no other caller holds the lock, in the order of
-// arrival, until ctx is canceled; ctx bounds the wait only, never the hold. The wait continues
-// through lost connections. If the session expires, the caller queues again, at the tail.
+// Lock acquires the lock for writing. It queues in the order of arrival, and waits until no other
+// caller holds the lock or ctx is canceled. ctx bounds only the wait, not the hold. The wait
+// continues through lost connections. If the session expires, the caller queues again, at the tail.
 //
-// If Lock fails, nothing is held, and the node is deleted, in the background if ctx is canceled.
-// Without the right DELETE the node remains until the session ends. The error
+// If Lock fails, it holds nothing and deletes its node, in the background if ctx is canceled. If
+// the client lacks the right DELETE, the node remains until the session ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
@@ -79,26 +79,26 @@ func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "lock", true)
 }
 
-// TryLock is Lock without waiting: when another caller holds the lock or waits for it, the error
-// matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
-// others.
+// TryLock is Lock without waiting: if another caller holds the lock or waits for it, the error
+// matches [zklocks.ErrBusy]. TryLock reads before it writes, from one server, which may lag behind
+// the others.
 func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "try lock", false)
 }
 
-// RLock takes the lock for reading. It waits while a writer holds the lock or is queued ahead;
-// otherwise it is like [RWMutex.Lock]. A reader is never overtaken by a later writer, and a reader
-// never overtakes a writer that it has seen. Readers of one value that call before the first
-// listing of the queue is answered count as one arrival.
+// RLock acquires the lock for reading. It waits while a writer holds the lock or is queued ahead;
+// otherwise it is like [RWMutex.Lock]. A later writer never overtakes a reader, and a reader never
+// overtakes a writer whose announcement has arrived. Readers of one value that call RLock before
+// the first listing of the queue is answered count as one arrival.
 //
-// There is no upgrade from reading to writing: two readers that asked for it would wait for each
-// other forever. Release first, then Lock.
+// There is no upgrade from reading to writing: two readers that requested it would wait for each
+// other forever. Call Release and then Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "read lock", (*readSharer).lock)
 }
 
-// TryRLock is RLock without waiting: the error matches [zklocks.ErrBusy] when a writer holds the
-// lock or waits for it. Like [RWMutex.TryLock] it reads before it writes.
+// TryRLock is RLock without waiting: if a writer holds the lock or waits for it, the error matches
+// [zklocks.ErrBusy]. Like [RWMutex.TryLock] it reads before it writes.
 func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "try read lock", (*readSharer).try)
 }
@@ -115,8 +115,8 @@ type rlocker struct {
 func (l *rlocker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.m.RLock(ctx) }
 func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.m.TryRLock(ctx) }
 
-// writePart and readPart are for zklocks.All. A caller that takes several locks has a node of its
-// own: it neither shares one nor is handed one.
+// writePart and readPart describe the lock to zklocks.All. A caller that acquires several locks has
+// its own node: it does not share a node or receive a handoff.
 func (m *RWMutex) writePart() queue.Part {
 	return queue.Part{Queue: m.queue, Request: m.request}
 }
@@ -178,9 +178,9 @@ func (m *RWMutex) hold(grant *queue.Grant, by queue.Leaver, call queue.Call) *zk
 	return slot.Put(h)
 }
 
-// Queue lists the holders of the lock and the waiters, in the order of the queue. The list is what
-// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
-// errors are those of Lock.
+// Queue lists the holders of the lock and the waiters in queue order. It reads from one server, so
+// the list may be out of date: it is for people and dashboards. Queue returns the same errors as
+// Lock.
 func (m *RWMutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := m.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err

@@ -13,9 +13,9 @@ type sharedGrant struct {
 	grant   *queue.Grant
 	sharing *queue.NodeSharing
 
-	// readers counts the holds. When it is negative, no reader joins, and the node is released. All
-	// readers that join and leave write it, so the fields that they only read are not in the same
-	// cache line, nor in the next one, which is prefetched with it.
+	// readers counts the holds. If it is negative, no reader joins, and the node is released. All
+	// readers that join and leave write it, so the fields that they only read are in other cache
+	// lines; the next line is prefetched with it.
 	_       [128]byte
 	readers atomic.Int64
 	_       [120]byte
@@ -29,9 +29,10 @@ func newSharedGrant(grant *queue.Grant, sharing *queue.NodeSharing, readers int)
 
 const ended = math.MinInt64
 
-// join makes the caller a reader. It fails for good if the grant is lost or has ended. After a
-// writer has queued, or the connection was replaced, it fails until another listing shows no writer
-// behind the node. A reader sends no request while the node is known to exist; the first one asks.
+// join makes the caller a reader. If the grant has ended, it returns false. After a writer has
+// queued, or the connection was replaced, it returns false until another listing shows no writer
+// behind the node. A join sends no request while the node is known to exist; the first join has to
+// check.
 func (g *sharedGrant) join(ctx context.Context) bool {
 	if g.grant.Err() != nil {
 		return false
@@ -43,9 +44,9 @@ func (g *sharedGrant) join(ctx context.Context) bool {
 	} else if !g.sharing.Unwatched() {
 		return false
 	}
-	// The check takes requests. Meanwhile the reader that sends them counts as a holder: readers
-	// that hold for less time than a request takes would otherwise all have left before the answer,
-	// and no grant would live long enough to be joined.
+	// The check sends requests. Meanwhile this reader already counts as a holder: otherwise readers
+	// that hold for less time than a request takes would all have left before the answer, and no
+	// grant would live long enough to be joined.
 	if !g.enter() {
 		return false
 	}
@@ -65,7 +66,7 @@ func (g *sharedGrant) enter() bool {
 	return false
 }
 
-// ask checks that the node exists and that no writer is queued behind it.
+// ask checks by requests that the node exists and that no writer is queued behind it.
 func (g *sharedGrant) ask(ctx context.Context) bool {
 	if g.sharing.EnsureWatch(ctx) && g.grant.Err() != nil {
 		return false
@@ -73,11 +74,9 @@ func (g *sharedGrant) ask(ctx context.Context) bool {
 	return g.grant.Exists(ctx) && g.sharing.CanJoin()
 }
 
-// Leave is called when a reader's hold has ended.
 func (g *sharedGrant) Leave(ctx context.Context, _ *queue.Hold) error { return g.leave(ctx) }
 
-// leave ends one hold. The last reader releases the grant. If another reader joins before the grant
-// ends, that one is the last.
+// leave ends a hold. The last reader releases the grant.
 func (g *sharedGrant) leave(ctx context.Context) error {
 	if g.readers.Add(-1) == 0 && g.readers.CompareAndSwap(0, ended) {
 		return g.grant.Release(ctx)

@@ -23,7 +23,7 @@ func granted(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	return m, grant
 }
 
-// As soon as the last reader leaves no reader may join, although the node still exists.
+// As soon as the last reader has left, no reader may join, although the node still exists.
 func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
@@ -44,7 +44,7 @@ func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	})
 }
 
-// Nor a grant that is lost, whatever is known of writers.
+// Nor may a reader join a lost grant, even if no writer waits.
 func TestNoReaderJoinsALostGrant(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
@@ -67,7 +67,7 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 	})
 }
 
-// Nor when the session may have expired without the client knowing.
+// Nor may a reader join if the session may have expired unnoticed.
 func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, packets := s.BehindFor(3 * time.Second)
@@ -80,7 +80,7 @@ func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 		}
 		packets.Mute()
 		test.Eventually(s, patience, "the deadline has passed", func() bool { return grant.Err() != nil })
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may send a request, and no server answers
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // the join may send a request, which no server answers
 		defer cancel()
 		if m.reads.join(ctx) != nil {
 			s.Error("joined a lost lock")
@@ -93,7 +93,7 @@ func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 	})
 }
 
-// endsLate ends between the first call of Err and the second, and closes no channel.
+// endsLate is canceled between the first and the second call of Err, and closes no channel.
 type endsLate struct {
 	context.Context
 	looked bool
@@ -107,7 +107,7 @@ func (c *endsLate) Err() error {
 	return context.Canceled
 }
 
-// A reader that is canceled at the time of the grant gets an error, and does not hold.
+// A reader that is canceled at the time of the grant returns an error, and does not hold.
 func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m := New(locks.On(s.Connect()), s.Path)
@@ -134,7 +134,7 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 	})
 }
 
-// The readers that waited may all have given up at the time of the grant.
+// All waiting readers may be canceled at the time of the grant.
 func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
