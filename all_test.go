@@ -195,6 +195,27 @@ func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 	})
 }
 
+// The same, but the server withholds the event: the caller may not read the node any more.
+func TestANodeThatIsDeletedUnheardAfterItsTurnHasComeGrantsNothing(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		busy := p.held(other)
+		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
+		p.nodes(1+one, 1+other)
+		node := p.own(one)
+		_, err := p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		p.Must(err)
+		p.Must(p.Witness.Delete(node, -1))
+		taken := p.held(one)
+		time.Sleep(10 * time.Second) // virtual: what was listed is not trusted any more
+		p.release(busy)
+		waiting.Waits()
+		p.release(taken)
+		hold := waiting.Granted()
+		p.Must(hold.Verify(p.Ctx))
+		p.release(hold)
+	})
+}
+
 // The number of permits shrinks after the caller's turn at the semaphore has come.
 func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 	inPair(t, func(p *pair) {
