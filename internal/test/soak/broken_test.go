@@ -3,13 +3,10 @@ package soak
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -44,20 +41,5 @@ func brokenLocksAreFound(t *testing.T) {
 				t.Log(strings.Join(lines[:min(len(lines), 60)], "\n"))
 			}
 		})
-	}
-}
-
-func TestARecordIsReadAsItWasWritten(t *testing.T) {
-	want := record{
-		Holds:      []history.Hold{{Path: "/a", Kind: history.Exclusive, Token: 5, Who: "p00.01@7", Called: 1, Acquired: 2, Ended: 3}},
-		Downgraded: map[string]lock{"/a/read-0000000001": {"/a", 5}},
-	}
-	file := filepath.Join(t.TempDir(), "record")
-	if err := want.save(file); err != nil {
-		t.Fatal(err)
-	}
-	var got record
-	if err := got.load(file); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("written %+v, read %+v, %v", want, got, err)
 	}
 }

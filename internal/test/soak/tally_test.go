@@ -22,10 +22,8 @@ type loss struct {
 
 // tally is what a run has measured.
 type tally struct {
-	mu      sync.Mutex
-	losses  map[string][]loss        // by fault and timeout
-	outages map[string]time.Duration // by fault: the longest time in which no quorum answered
-	events  map[string]int
+	mu     sync.Mutex
+	losses map[string][]loss // by fault and timeout
 }
 
 func (y *tally) add(l loss) {
@@ -39,20 +37,6 @@ func (y *tally) add(l loss) {
 	}
 	row := fmt.Sprintf("%s | %v", l.what, l.timeout)
 	y.losses[row] = append(y.losses[row], l)
-}
-
-func (y *tally) outage(what string, d time.Duration) {
-	if y.outages == nil {
-		y.outages = make(map[string]time.Duration)
-	}
-	y.outages[what] = max(y.outages[what], d)
-}
-
-func (y *tally) event(what string) {
-	if y.events == nil {
-		y.events = make(map[string]int)
-	}
-	y.events[what]++
 }
 
 // print shows all of it, as a table for docs/maintainers/testing.md.
@@ -78,12 +62,6 @@ func (y *tally) print(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s | %s | %s | %s |\n", row, len(lost), len(y.losses[row])-len(lost),
 			told.at(0), told.at(0.5), told.at(1), granted.at(0.5), granted.at(1), margin.at(0), margin.at(0.5))
-	}
-	for _, what := range slices.Sorted(maps.Keys(y.outages)) {
-		fmt.Fprintf(&b, "%s: no quorum answered for up to %v\n", what, ms(y.outages[what]))
-	}
-	for _, what := range slices.Sorted(maps.Keys(y.events)) {
-		fmt.Fprintf(&b, "%d %s\n", y.events[what], what)
 	}
 	t.Logf("%s%d woken after the next grant", b.String(), late)
 }
