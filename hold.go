@@ -89,9 +89,9 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// Lost returns a channel that is closed when the lock is lost. It stays open when the lock is
-// released. If a lost hold's session survives, this process deletes the node, but only after the
-// channel is closed.
+// Lost returns a channel that is closed when the lock is lost. It remains open when the lock is
+// released. If a lost hold's session survives, this process deletes the node after it has closed
+// the channel.
 func (h *Hold) Lost() <-chan struct{} {
 	if own := h.hold(); own != nil {
 		return own.State().Lost()

@@ -92,8 +92,7 @@ var errForeign = errors.New("the hold is not a term of this election")
 
 // Proclaim replaces the data of the leader's node, which [zklocks.WithData] has set: Leader,
 // Observe and Queue show them in every process. data has at most 512 KiB. Proclaim also replaces
-// the host name and the process number that the node has by default. The next term begins with the
-// data of WithData again.
+// the node's default data, host name and process number. The next term begins with WithData's data.
 //
 // Like [zklocks.Hold.Multi] it is a transaction that fails if the term has ended. The error
 //   - matches [zklocks.ErrLost] or [zklocks.ErrReleased] if the term has ended;

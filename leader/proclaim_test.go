@@ -92,8 +92,7 @@ func TestProclaimWithoutTheRightToWrite(t *testing.T) {
 	})
 }
 
-// If the answer is lost, the error says that the data may have been replaced. The next call
-// replaces them.
+// If the answer is lost, the error says that the data may have been replaced.
 func TestProclaimWithoutAnAnswer(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
@@ -112,8 +111,7 @@ func TestProclaimWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Proclaim fires the watch of the candidate behind the leader. No other candidate is woken, and
-// both continue to wait.
+// Proclaim fires the watch of the candidate behind the leader only, and both continue to wait.
 func TestProclaimWakesNoHerd(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
@@ -180,8 +178,7 @@ func TestTransactionsOfTheLeaderAlone(t *testing.T) {
 	})
 }
 
-// Like Multi and Verify, Proclaim returns ErrLost after a loss, even if ctx is the context of the
-// term.
+// Like Multi and Verify, Proclaim returns ErrLost after a loss, also with the term's context.
 func TestProclaimWithTheContextOfALostTerm(t *testing.T) {
 	for what, call := range map[string]func(c *candidate, ctx context.Context, h *zklocks.Hold) error{
 		"proclaim": func(c *candidate, ctx context.Context, h *zklocks.Hold) error { return c.Proclaim(ctx, h, []byte("x")) },

@@ -576,7 +576,7 @@ func TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure(t *testing.T) {
 		a, other := newCandidate(s, leader.WithBackoff(10*time.Second, 10*time.Second)).run(s.Ctx), newCandidate(s)
 		first := a.leads()
 		other.ask()
-		<-first.ctx.Done() // told to stop
+		<-first.ctx.Done() // its context is canceled
 		s.Must(first.hold.Release(s.Ctx))
 		first.end <- first.ctx.Err()
 		began := time.Now()

@@ -140,9 +140,8 @@ func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 	}
 }
 
-// labels returns the labels of a lock. At the first call for a lock it creates the counters of
-// failures and losses: a counter that begins with 1 has not increased, so the first loss would
-// raise no alert.
+// labels returns the labels of a lock. The first call for a lock creates its counters of failures
+// and losses: a counter that begins with 1 has not increased, so a first loss would raise no alert.
 func (o *observer) labels(l observe.LockInfo) (path, kind string) {
 	path, kind = o.label(l.Path), string(l.Kind)
 	if _, known := o.known.LoadOrStore([2]string{path, kind}, nil); !known {

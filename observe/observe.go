@@ -40,8 +40,8 @@
 // the lock wait. They must not call the methods of a hold or of a lock.
 //
 // A panic is not recovered. It passes through the method that the program called, or ends the
-// program if another goroutine called the function. In the first case a granted hold stays taken,
-// and a queued node stays in the queue, until the session ends.
+// program if another goroutine called the function. In the first case a granted hold remains taken,
+// and a queued node in the queue, until the session ends.
 package observe
 
 import (

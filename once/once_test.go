@@ -68,8 +68,7 @@ func (r *runs) work(by string, lasts time.Duration) func(context.Context, *zkloc
 	}
 }
 
-// took returns who has worked since the last call. It fails the test if two worked at the same
-// time.
+// took returns who has worked since the last call, and fails the test if two worked at once.
 func (r *runs) took(t *testing.T) []string {
 	t.Helper()
 	r.mu.Lock()
@@ -299,8 +298,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// A server that lags behind shows the record of the previous period. The call that reads it there
-// is still refused.
+// A lagging server shows the record of the previous period. A call that reads it is still refused.
 func TestAServerThatLagsBehind(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		var behind *zktest.Member
@@ -640,8 +638,7 @@ func TestForeignData(t *testing.T) {
 	})
 }
 
-// A run, a slot that is done, a failure, a wait and ErrNever, on the in-memory server and on a real
-// server.
+// A run, a done slot, a failure, a wait and ErrNever, on the in-memory and on a real server.
 func TestOnRealServers(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		v.Latency(time.Millisecond)

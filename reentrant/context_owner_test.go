@@ -68,8 +68,7 @@ func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
 	}
 }
 
-// onContextOwner runs a test with a Mutex made with WithContextOwner, and with the Conn of another
-// process.
+// onContextOwner runs a test with a Mutex with WithContextOwner, and another process's Conn.
 func onContextOwner(t *testing.T, f func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

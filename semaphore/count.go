@@ -54,8 +54,7 @@ func (c *permitCount) tire() {
 	}
 }
 
-// expected returns the number that this Semaphore stores if there is none, or 0 if it has none to
-// store.
+// expected returns the number that this Semaphore stores if there is none; 0: it has none.
 func (c *permitCount) expected() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,8 +280,7 @@ func (c *permitCount) makeQueue(ctx context.Context) error {
 	return queue.Explain(err, "CREATE on "+c.path)
 }
 
-// forget drops a reading: the server has refused a create that checked it, or the number is too
-// small.
+// forget drops a reading that is too small, or whose check the server has refused in a create.
 func (c *permitCount) forget(s *countSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,8 +40,7 @@ func (h *holds) ended(lock observe.LockInfo) {
 	}
 }
 
-// left waits for holds that are being released in the background, and returns a line for each other
-// hold.
+// left waits for background releases, and returns a line for each other hold.
 func (h *holds) left() (lines []string) {
 	patience := 2 * time.Second
 	if bubble() != "" {
@@ -67,8 +66,7 @@ func (h *holds) left() (lines []string) {
 // ours matches the functions between a call of a lock and its observer.
 var ours = regexp.MustCompile(`^github\.com/zklocks/zklocks(/(internal/\w+|rwlock|semaphore|reentrant|leader|once|zktest))?\.`)
 
-// acquiredAt returns the file and line of the call that acquires the lock; the lock's observer
-// calls it.
+// acquiredAt returns the file and line of the call whose lock calls the observer now.
 func acquiredAt() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])

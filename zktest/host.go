@@ -38,9 +38,9 @@ func newHost(s *Server, name, made string) *Host {
 	h := &Host{s: s, name: name, made: made, from: s.network.Host(name)}
 	var err error
 	for i, m := range s.members {
-		// A door is a port of the proxy on the member's host. The network between a door and its
-		// member cannot break, so all that is between the Host and a member is between the Host and
-		// the door.
+		// A door is a port of the proxy on the member's host. The network between door and member
+		// cannot break, so faults between the Host and the member are between the Host and the
+		// door.
 		at := s.network.Host(m.host)
 		var addr string
 		if i == 0 {
@@ -157,9 +157,8 @@ func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Con
 	defer cancel()
 	conn, err := h.dial(ctx, network, addr, true)
 	if err != nil && h.s.isStopping() {
-		// The test has not closed this client, and its failure names it. The client dials forever
-		// on a goroutine of its own. That goroutine must end here, or the bubble would panic about
-		// a deadlock.
+		// The test has not closed this client, and its failure names it. The client dials forever;
+		// its goroutine must end here, or the bubble would panic about a deadlock.
 		runtime.Goexit()
 	}
 	return conn, err
@@ -186,12 +185,11 @@ func (h *Host) Replies() Link { return h.all().Replies() }
 // nothing arrives, not even the end of a connection. New connections wait.
 func (h *Host) Partition() { h.all().Partition() }
 
-// Heal ends Partition, Delay and Freeze, also those of To, Requests and Replies. Connections that
-// have lost bytes are cut.
+// Heal ends Partition, Delay and Freeze, also of To, Requests and Replies. Connections that have
+// lost bytes are cut.
 func (h *Host) Heal() { h.all().Heal() }
 
-// Cut ends the host's connections now, as a restart of a firewall or a switch does. New connections
-// are possible.
+// Cut ends the host's connections now, like a restarted switch. New connections are possible.
 func (h *Host) Cut() { h.all().Cut() }
 
 // Delay delays each packet by d, and keeps the order.
@@ -214,8 +212,7 @@ func (h *Host) Accept() {
 	}
 }
 
-// A Link is a part of the network: between a host and one server or all servers, in both directions
-// or in one.
+// A Link is the network between a host and one or all servers, in both directions or in one.
 type Link struct {
 	h   *Host
 	m   *Member // nil: all

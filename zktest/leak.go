@@ -15,7 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// clients records the connections that hosts have dialed, to report those that a test leaves open.
+// clients records the connections that hosts have dialed, to report open connections.
 type clients struct {
 	mu     sync.Mutex
 	dialed []*dialed

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// child is the command, in its own process group, so that zklock can also end the processes that
-// the command starts.
+// child is the command, in its own process group, so that zklock can also end its subprocesses.
 type child struct {
 	pid   int // also the id of the group
 	ended chan syscall.WaitStatus
@@ -32,8 +31,7 @@ const (
 
 // startChild starts the command. The command must not start processes before the guard has the id
 // of its group. So startChild starts a process of this program, calls known with its group, and
-// sends it a byte: only then does the process become the command. If known returns an error it
-// never does.
+// sends it a byte: only then, and if known returns nil, does it become the command.
 func startChild(argv, env []string, known func(group int) error) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {

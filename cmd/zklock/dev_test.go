@@ -71,8 +71,7 @@ func TestDevGrantsSessionsByItsTick(t *testing.T) {
 	}
 }
 
-// granted asks for a session timeout in milliseconds, and returns the timeout that the server
-// grants.
+// granted asks for a session timeout in milliseconds, and returns the granted timeout.
 func granted(t *testing.T, addr string, asked int32) int32 {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

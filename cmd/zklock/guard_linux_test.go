@@ -56,8 +56,7 @@ func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	free(t, path)
 }
 
-// overtakenWhileStopped asserts that the guard alone ends the command before the next holder has
-// the lock.
+// overtakenWhileStopped asserts that the guard alone ends the command before the next hold.
 func overtakenWhileStopped(t *testing.T, c *realzk.Child, path string, group []int) {
 	t.Helper()
 	granted := next(t, path, realzk.Some(t)[0], group)

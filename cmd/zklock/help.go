@@ -40,8 +40,7 @@ func topics(all []*command) map[string]func() string {
 	}
 }
 
-// help returns the text of `zklock COMMAND -help`: what the command does, by example, and its
-// flags.
+// help returns the text of `zklock COMMAND -help`: examples, what the command does, its flags.
 func (c *command) help() string {
 	text := c.usage() + "\n\n" + strings.Trim(c.long, "\n") + "\n"
 	if flags := flagLines(c.flags, func(f *flag.Flag) bool { return connectionFlags().Lookup(f.Name) == nil }); flags != "" {

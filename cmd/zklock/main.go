@@ -19,7 +19,7 @@ import (
 )
 
 // The system kills a child when the *thread* that has started it ends, see diesWithUs. The main
-// thread lives as long as the process, so main stays on it and starts the commands.
+// thread lives as long as the process, so main is locked to it and starts the commands.
 func init() { runtime.LockOSThread() }
 
 func main() {

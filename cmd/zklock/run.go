@@ -110,8 +110,7 @@ func (o *order) read(args []string, c *command) (err error) {
 	return nil
 }
 
-// describe returns the data of the holder's node. It does not contain arguments, which may be
-// secret.
+// describe returns the data of the holder's node. It omits arguments, which may be secret.
 func describe(argv []string) []byte {
 	host, _ := os.Hostname()
 	text, _ := json.Marshal(struct {
@@ -252,8 +251,7 @@ func (o *order) queue() string {
 // patience is how long run waits before it prints that it waits.
 const patience = 2 * time.Second
 
-// sayWhatItWaitsFor prints after a while that the lock is held, and by whom, unless stop is called
-// first.
+// sayWhatItWaitsFor prints after a while who holds the lock, unless stop is called first.
 func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	said := make(chan struct{})

@@ -12,8 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// handles returns a command that prints that it is ready, and runs another command when it receives
-// a signal.
+// handles returns a command that prints "ready", and runs another command when it receives a
+// signal.
 //
 // It does not wait with the shell's read: if a signal arrives right before the read begins, the
 // shell handles it only when the read ends, which is never.

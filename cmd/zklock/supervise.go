@@ -41,9 +41,8 @@ type supervisor struct {
 func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan os.Signal) error {
 	s := &supervisor{path: o.path, hold: h, granted: conn.SessionTimeout, killAfter: o.killAfter}
 	s.plan()
-	// If the command does not have the terminal, ^Z would stop zklock, and the lock would be lost.
-	// If it has the terminal, another program of zklock's group that reads it stops the whole
-	// group.
+	// Without the terminal, ^Z would stop zklock, and the lock would be lost. If the command has
+	// the terminal, another program of zklock's group that reads it stops the whole group.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	defer signal.Stop(stop)
@@ -190,9 +189,8 @@ func (s *supervisor) allow(deadline time.Time) {
 	s.guard.allow(s.guarded)
 }
 
-// overdue reports whether the guard's time has passed. The guard sets its timer after guarded is
-// set, so the timer may fire a moment later. It fires earlier only if the wall clock is set forward
-// at that moment.
+// overdue reports whether the guard's time has passed. The guard's timer is set after guarded, so
+// it fires later. It fires earlier only if the wall clock is set forward at that moment.
 func (s *supervisor) overdue() bool {
 	return !s.guarded.IsZero() && !time.Now().Before(s.guarded)
 }
@@ -204,8 +202,7 @@ var (
 	errSilent = fmt.Errorf("no server has answered in time, so the lock is about to be lost")
 )
 
-// lose records why the command is ended. The first reason remains, except that a loss replaces a
-// request.
+// lose records why the command is ended: the first reason, but a loss replaces a request.
 func (s *supervisor) lose(why error) {
 	if s.lost == nil || s.lost == errAsked {
 		s.lost = why

@@ -14,9 +14,8 @@ type terminal struct{ fd int }
 
 // ourTerminal returns the terminal in whose foreground zklock is, or nil.
 //
-// Another program of the same job may need the terminal, as in zklock run ... | less. So if
-// standard output is not the terminal, it is lent only when the command reads from it, see
-// child.wait.
+// Another program of the job may need the terminal, as in zklock run ... | less. So if standard
+// output is not the terminal, it is lent only when the command reads from it, see child.wait.
 func ourTerminal() *terminal {
 	if t := (&terminal{int(os.Stdin.Fd())}); t.ours() {
 		return t

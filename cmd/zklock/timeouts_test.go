@@ -37,16 +37,15 @@ func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 			conns = append(conns, in)
 			mu.Unlock()
 			if n > 0 {
-				// A command can spare 7T/80: here that is longer than a busy machine delays an
-				// answer.
+				// A command can spare 7T/80: longer than a busy machine delays an answer.
 				out = test.AskFor(out, 20*time.Second)
 			}
 			go func() { _, _ = io.Copy(out, in); out.Close() }()
 			go func() { _, _ = io.Copy(in, out); in.Close() }()
 		}
 	}()
-	// If zklock used the longer timeout, it would end the command at once: -kill-after would be the
-	// whole shorter timeout.
+	// With the longer timeout -kill-after would be the whole shorter timeout, and the command ended
+	// at once.
 	c := start(t, l.Addr().String(), "run", "-session-timeout", "80s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
 	c.Hears("pid")
 	mu.Lock()

@@ -13,9 +13,8 @@ import (
 func ID() int64 { return current() }
 
 // current reads the number from the runtime's own structure. Package goid has its layout for each
-// Go version, and would silently return a wrong number for an unknown version. So choose compares
-// it with the number in a stack trace, and uses the stack trace if they differ (microseconds, not
-// nanoseconds).
+// Go version, and would return a wrong number for an unknown version. So choose compares it with a
+// stack trace, and uses stack traces if they differ (microseconds, not nanoseconds).
 var current = choose(goid.Get)
 
 func choose(fast func() int64) func() int64 {
@@ -29,9 +28,8 @@ func choose(fast func() int64) func() int64 {
 	return fast
 }
 
-// fromStack reads the number from the first line of a stack trace, "goroutine 18 [running]:", a
-// form that has not changed since Go 1.0. The small buffer keeps the runtime from printing the
-// frames.
+// fromStack reads the number from the first line of a stack trace, "goroutine 18 [running]:", as it
+// has been since Go 1.0. The small buffer keeps the runtime from printing the frames.
 func fromStack() int64 {
 	var buf [40]byte
 	line := buf[:runtime.Stack(buf[:], false)]

@@ -89,8 +89,7 @@ const (
 
 var errShort = errors.New("packet ends too early")
 
-// Decoder reads a packet. If a field is missing, Bad is set, and this and all later fields read as
-// zero.
+// Decoder reads a packet. If a field is missing, Bad is set; it and all later fields read as zero.
 type Decoder struct {
 	Rest []byte
 	Bad  bool
@@ -138,8 +137,7 @@ func (d *Decoder) Bool() bool {
 	return v != nil && v[0] != 0
 }
 
-// Bytes returns a part of the packet, which the caller must copy to keep. It returns nil for a null
-// buffer.
+// Bytes returns a part of the packet, which the caller must copy to keep; nil for a null buffer.
 func (d *Decoder) Bytes() []byte {
 	n := d.Int32()
 	if n == -1 {
@@ -230,8 +228,7 @@ func (h Handshake) Append(b []byte) []byte {
 	return AppendBytes(AppendInt64(AppendInt32(b, h.Timeout), h.Session), h.Password)
 }
 
-// Welcome reads the server's handshake. It leaves the last byte, which says whether the server is
-// read-only.
+// Welcome reads the server's handshake, but not the last byte: whether the server is read-only.
 func (d *Decoder) Welcome() Handshake {
 	return Handshake{Protocol: d.Int32(), Timeout: d.Int32(), Session: d.Int64(), Password: d.Bytes()}
 }

@@ -39,8 +39,7 @@ func (a *alarm) before(due time.Duration) {
 
 func (a *alarm) stop() {
 	a.set = false
-	// A timer that cannot be stopped is about to ring: ring sees that the alarm is not set, and
-	// returns.
+	// A timer that cannot be stopped is about to ring; ring returns because the alarm is not set.
 	if a.timer != nil && a.timer.Stop() {
 		a.e.running.Done()
 	}

@@ -1,5 +1,5 @@
-// Package memzk is a ZooKeeper server in memory. It speaks ZooKeeper's wire protocol over any
-// net.Conn, standalone or as an ensemble, in real time or in the fake time of testing/synctest.
+// Package memzk is an in-memory ZooKeeper server. It serves ZooKeeper's wire protocol on any
+// net.Conn, standalone or as an ensemble, in real time or in the virtual time of testing/synctest.
 //
 // # Model
 //
@@ -20,9 +20,8 @@
 //
 // # Limits
 //
-// It writes nothing to disk: the data survives Member.Kill and Member.Restart, but not the end of
-// the process. It has no quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the
-// connections).
+// It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
+// quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the connections).
 //
 // # Fidelity
 //

@@ -29,8 +29,7 @@ func decodeACL(d *jute.Decoder) []acl {
 	return v
 }
 
-// appendString encodes as Java does: a character above U+FFFF is two surrogates of three bytes
-// each.
+// appendString encodes as Java does: a character above U+FFFF is two surrogates (3 bytes each).
 func appendString(b []byte, v string) []byte {
 	start := len(b)
 	b = jute.AppendInt32(b, int32(len(v)))
@@ -59,8 +58,7 @@ func appendText(b, v []byte) []byte {
 	return appendString(b, string(v))
 }
 
-// hasWide compares bytes for speed: all strings pass through it, and hardly any has such a
-// character.
+// hasWide compares bytes for speed: it checks all strings, and hardly any has such a character.
 func hasWide(v string) bool {
 	for i := range len(v) {
 		if v[i] >= 0xf0 {

@@ -48,8 +48,8 @@ type Config struct {
 	// them have different session ids, and reject each other's sessions.
 	Number int
 
-	// Log is called with a text for each event of members and sessions, by many goroutines. Nil:
-	// not called.
+	// Log, if not nil, is called with a text for each event of members and sessions, by many
+	// goroutines.
 	Log func(string)
 
 	// Expired is called when the leader's timer has ended a session. timeout is the timeout that
@@ -136,8 +136,7 @@ func (e *Ensemble) now() time.Duration { return time.Since(e.start) }
 
 func (e *Ensemble) lock() { e.mu.Lock() }
 
-// unlock releases mu, and then does what must not be done with mu held: I/O and calls of foreign
-// code.
+// unlock releases mu, and then does what must not be done under it: I/O and calls of foreign code.
 func (e *Ensemble) unlock() {
 	conns, calls := e.toClose, e.calls
 	e.toClose, e.calls = nil, nil
@@ -176,9 +175,8 @@ func sortConns(list []*conn) {
 	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 }
 
-// commit appends a transaction to the log. It is called on the leader, while a majority is
-// reachable. All reachable followers receive the transaction, and apply it now or when their lag
-// has passed.
+// commit appends a transaction to the log, on a leader that reaches a majority. All reachable
+// followers receive the transaction, and apply it now or when their lag has passed.
 func (m *Member) commit(x *txn, r *request) {
 	e := m.e
 	m.zxid++
@@ -277,8 +275,7 @@ func (m *Member) catchUp(index int) {
 }
 
 // trim drops entries that no member needs. A follower must apply each entry, because its clients
-// watch. A member without a leader has no clients; if it is far behind, it copies the state
-// instead.
+// watch. A member without a leader has no clients; if it is far behind, it copies the state.
 func (e *Ensemble) trim() {
 	if len(e.log)%e.trimEvery != 0 {
 		return
@@ -295,8 +292,7 @@ func (e *Ensemble) trim() {
 	e.base = least
 }
 
-// copyState copies the newest member's state, for a member that is behind the log and has no
-// clients.
+// copyState copies the newest state, for a member that is behind the log and has no clients.
 func (m *Member) copyState() {
 	from := m
 	for _, o := range m.e.members {
@@ -309,8 +305,7 @@ func (m *Member) copyState() {
 	m.applied = from.applied
 }
 
-// lead makes m the leader, and others its followers. Together they have received everything that
-// was committed.
+// lead makes m the leader of others. Together they have received everything that was committed.
 func (e *Ensemble) lead(m *Member, others []*Member) {
 	e.electAlarm.stop()
 	m.joinAlarm.stop()
@@ -355,8 +350,7 @@ func (e *Ensemble) usableLeader() *Member {
 	return nil
 }
 
-// seek makes members without a leader join one, or elect one. It is called whenever that may have
-// become possible.
+// seek makes members without a leader join or elect one, whenever that may have become possible.
 func (e *Ensemble) seek() {
 	if e.stopped || len(e.members) == 1 {
 		return
@@ -505,7 +499,7 @@ func (e *Ensemble) Sessions() []int64 {
 	return sortedKeys(e.newestTree().sessions)
 }
 
-// Nodes returns all nodes but those that each server has, with the sessions that own them.
+// Nodes returns all nodes but the initial nodes of a server, with the sessions that own them.
 func (e *Ensemble) Nodes() map[string]int64 {
 	e.lock()
 	defer e.unlock()
@@ -570,9 +564,8 @@ func (t *tree) owners() map[string]int64 {
 	return owners
 }
 
-// SetSequence sets the number of a directory's next sequential child, on all members: two billion
-// creates would be the other way to the end of the numbers. It returns false if there is no such
-// node.
+// SetSequence sets the number of a directory's next sequential child, on all members, without two
+// billion creates. It returns false if there is no such node.
 func (e *Ensemble) SetSequence(dir string, next int32) bool {
 	e.lock()
 	defer e.unlock()

@@ -486,7 +486,7 @@ func appendSubResult(b []byte, r *result) []byte {
 func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	zxid := m.tree.zxid
 	c.lastZxid = zxid
-	// Only the leader knows where a session is: another member answers reads until the connection
+	// Only the leader knows where a session is: other members answer reads until the connection
 	// ends.
 	if m.role == leading {
 		switch code := m.tracker.check(c.session, m); code {
@@ -503,8 +503,7 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 		c.reply(jute.XidPing, zxid, jute.CodeOK)
 		return
 	}
-	// The events that the request causes come before its reply, so the reply is built in another
-	// buffer.
+	// Events that the request causes come before its reply, so the reply has another buffer.
 	reply, start := startReply(m.e.scratch[:0], xid, zxid, jute.CodeOK)
 	d := jute.Decoder{Rest: body}
 	reply, code := m.readReply(reply, c, op, &d)

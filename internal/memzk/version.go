@@ -23,12 +23,10 @@ type behavior struct {
 	// there is no reply, because the server fails to encode it.
 	checkAlone bool
 	// create2InMulti: a create2 in a multi returns a Stat (ZOOKEEPER-4026). Since then a create in
-	// a multi cannot be decoded if its flags are unknown or those of a TTL node, or if its ACL is
-	// null.
+	// a multi with unknown flags, the flags of a TTL node, or a null ACL cannot be decoded.
 	create2InMulti bool
-	// watchModes: a connection can have a standard, a persistent and a recursive watch on one path
-	// at the same time, and removes them one by one (ZOOKEEPER-4466, 4471). Before, the last watch
-	// replaces the others.
+	// watchModes: a connection can have a standard, a persistent and a recursive watch on a path,
+	// and removes each alone (ZOOKEEPER-4466, 4471). Before, the last watch replaces the others.
 	watchModes bool
 	// readOnlyAlways: the answer to a connect request says whether the server is read-only even if
 	// the client does not know of read-only servers (ZOOKEEPER-4814).

@@ -26,16 +26,14 @@ func (h *Hold) holdSlot() *Hold { return h }
 // A Holder embeds a Hold.
 type Holder interface{ holdSlot() *Hold }
 
-// Held is a hold together with H, the zklocks.Hold that the caller receives: one allocation for
-// both.
+// Held is a hold together with H, the caller's zklocks.Hold: one allocation for both.
 type Held[H any] struct {
 	queue.Hold
 	public H
 }
 
-// Put returns the zklocks.Hold for the caller. If an observer wants reports of leaks, Put allocates
-// it separately, so that only the caller refers to it and a cleanup runs when the caller has
-// dropped it.
+// Put returns the caller's zklocks.Hold. If an observer wants reports of leaks, Put allocates it
+// separately: only the caller refers to it, and a cleanup runs when the caller has dropped it.
 func Put[H any, P interface {
 	*H
 	Holder
@@ -76,8 +74,7 @@ func PutConn(c Connector, conn *wire.Conn, chroot Chroot, defaults ...Common) {
 func Wire(c Connector) *wire.Conn { return c.connSlot().wire }
 
 // Path puts the path of a program's node below the chroot. The root becomes the chroot itself. A
-// relative path is returned unchanged, and thus invalid: behind the chroot it would name another
-// node.
+// relative path remains as it is, and invalid: behind the chroot it would name another node.
 func Path(c Connector, path string) string {
 	chroot := string(c.connSlot().chroot)
 	switch {

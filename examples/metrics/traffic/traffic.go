@@ -26,7 +26,7 @@ func Run(ctx context.Context, conn *zklocks.Conn, root string) {
 		for range goroutines {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					// A worker that does not acquire the lock in time does something else for a
+					// A worker that is not granted the lock in time does something else for a
 					// while.
 					one, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 					if turn(one) != nil {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// drawing is an SVG picture without a background. Its colors follow the reader's light or dark
-// theme.
+// drawing is an SVG picture without a background. Its colors follow the reader's theme.
 type drawing struct {
 	width, height float64
 	body          strings.Builder
@@ -64,8 +63,7 @@ func (d *drawing) String() string {
 }
 
 // ratios draws a bar for each peer: how many times as fast as the peer we are, on a logarithmic
-// scale that begins at "as fast". Bars to the left mean slower. The chart is narrow enough for a
-// phone.
+// scale that begins at "as fast". Bars to the left mean slower. It is narrow enough for a phone.
 func ratios(results []result) string {
 	const (
 		left, right, top = 12.0, 62.0, 74.0

@@ -14,7 +14,7 @@ const (
 	exclusive = "exclusive"
 	permits   = "semaphore"
 	shared    = "rw"
-	several   = "several" // several exclusive locks together, of those below path
+	several   = "several" // several exclusive locks below path together
 )
 
 // job is the order to a driver. It is flat, so that a driver needs no library to parse it.

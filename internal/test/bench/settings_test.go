@@ -44,8 +44,7 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	return s, true
 }
 
-// patient returns settings of the same length with longer rounds, for queues in which a waiter
-// waits for seconds.
+// patient returns settings of the same length with longer rounds, for waits of seconds.
 func (s settings) patient() settings {
 	rounds := max(1, s.Rounds/4)
 	s.For = s.For * time.Duration(s.Rounds) / time.Duration(rounds)

@@ -122,7 +122,7 @@ func (r *run) prepare(a admin) error {
 	if created.code != 0 {
 		return fmt.Errorf("the root of the sequence: error %d", created.code)
 	}
-	// From here on zxids in replies are compared; those of earlier sequences are smaller.
+	// From here on zxids in replies are compared; zxids of earlier sequences are smaller.
 	r.base, r.floor = created.zxid, created.zxid-1
 	top, err := a.ask(2, jute.OpExists, unwatched("/"))
 	if err != nil || top.code != 0 {

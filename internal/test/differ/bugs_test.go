@@ -16,8 +16,7 @@ var rootPath = regexp.MustCompile(`^/d\d{9}`)
 
 // A server with a bug is the in-memory server behind a connection that alters its packets.
 
-// altered passes on the packets of a server as alter returns them: unchanged, changed, several or
-// none.
+// altered replaces each packet of a server by the packets that alter returns.
 type altered struct {
 	net.Conn
 	alter func(packet []byte) [][]byte
@@ -57,8 +56,7 @@ func (c *altered) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite()
 func xidOf(packet []byte) int32  { return int32(binary.BigEndian.Uint32(packet)) }
 func codeOf(packet []byte) int32 { return int32(binary.BigEndian.Uint32(packet[12:])) }
 
-// TestBugsAreFound: a few hundred sequences find each of these bugs, and shrinking reports it in a
-// few steps.
+// TestBugsAreFound: a few hundred sequences find each of these bugs and report it in a few steps.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
 	code := func(from, to int32) func() func([]byte) [][]byte {
@@ -155,8 +153,7 @@ func TestBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestSequencesAreText: a printed sequence can be parsed again, and a seed always makes the same
-// sequence.
+// TestSequencesAreText: a printed sequence can be parsed, and a seed always makes the same one.
 func TestSequencesAreText(t *testing.T) {
 	t.Parallel()
 	for _, generate := range []func(seed, number int64) Sequence{Generate, GenerateLapse, GenerateSweep} {

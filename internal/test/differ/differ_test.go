@@ -12,8 +12,8 @@ import (
 // usualCount is the number of sequences without DIFFER=n, which take some seconds.
 const usualCount = 150
 
-// classes are the classes of sequences, by the names of modeOf. Of those in which time passes there
-// is one in oneIn: each takes a second, and so does each attempt to shrink it.
+// classes are the classes of sequences, by the names of modeOf. One in oneIn sequences is of a
+// class in which time passes: it takes a second, and so does each attempt to shrink it.
 var classes = map[string]struct {
 	generate func(seed, number int64) Sequence
 	oneIn    int64

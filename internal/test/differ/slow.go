@@ -10,8 +10,7 @@ import (
 // machine.
 const ShortSession = 700
 
-// GenerateLapse returns a sequence in which a session expires: its connection is silent, or was cut
-// before.
+// GenerateLapse returns a sequence in which a session expires: after silence, or after a cut.
 func GenerateLapse(seed, number int64) Sequence {
 	g := newGenerator(seed, number)
 	g.conns = 2 + g.IntN(maxConns-1)
@@ -24,7 +23,7 @@ func GenerateLapse(seed, number int64) Sequence {
 	steps := func(n int) {
 		for range n {
 			s := g.step()
-			// No other connection has that session's timeout, and no session is left without a
+			// No other connection has that session's timeout, and each session keeps its
 			// connection.
 			if s.Verb == "cut" || s.Verb == "unknown" || s.Verb == "connect" || s.mentions(func(s Step) bool { return s.Verb == "close" }) {
 				s = g.one(s.Conn, g.pick("exists", "getData", "getChildren"))

@@ -107,8 +107,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// save saves block i of a page as Go: at the path in its first line, otherwise in a package of its
-// own.
+// save saves block i of a page as Go: at the path in its first line, or in a package of its own.
 func save(t *testing.T, page string, i int, code string) {
 	file := fmt.Sprintf("block%d/pasted.go", i)
 	if m := fileName.FindStringSubmatch(code); m != nil {

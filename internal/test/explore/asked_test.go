@@ -81,8 +81,7 @@ func (w *world) unheardOf(s *stay, since int64) string {
 	return ""
 }
 
-// listens checks the state of ReleaseRequested, which was called at since, against the requests
-// that were made.
+// listens checks the ReleaseRequested that was called at since against the requests.
 func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	if !open(requested) {
 		t.count("asked")
@@ -96,8 +95,8 @@ func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	}
 }
 
-// scribble writes into a member's node: a request to release, as the library or Curator writes it,
-// or other data, or both.
+// scribble writes a request to release, as the library or Curator does, and/or other data into a
+// node.
 func (n *nemesis) scribble() {
 	line := n.inLine()
 	if len(line) == 0 {

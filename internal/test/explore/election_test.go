@@ -108,8 +108,7 @@ func (s shown) String() string {
 	return fmt.Sprintf("%v (current: %v, asked to release: %v)", s.position, s.current, s.asked)
 }
 
-// A viewer follows the leader of a path from one host until the end, by successive calls of
-// Observe.
+// A viewer follows the leader of a path from one host to the end, by calls of Observe.
 type viewer struct {
 	host *host
 	path int
@@ -267,7 +266,7 @@ func (w *world) lastWords(path int) {
 // allSee waits until all viewers of a path show a position.
 func (w *world) allSee(path int, p position) {
 	deaf := slices.DeleteFunc(slices.Clone(w.viewers), func(v *viewer) bool { return v.path != path })
-	for end := time.Now().Add(20*w.session + 2*w.length); ; time.Sleep(w.hearing()) { // virtual: they hear of it
+	for end := time.Now().Add(20*w.session + 2*w.length); ; time.Sleep(w.hearing()) { // virtual: they receive the events
 		deaf = slices.DeleteFunc(deaf, func(v *viewer) bool { return v.shows(p) })
 		if len(deaf) == 0 {
 			return
@@ -497,8 +496,7 @@ func (l *ledger) asking(node string) (after func(done bool)) {
 	}
 }
 
-// isAsked reports whether a hold that began at least so long ago was asked to release at least so
-// long ago.
+// isAsked reports whether a hold that began at least ago before now was asked at least ago before.
 func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -528,8 +526,8 @@ func (l *ledger) isForbidden(path string, since int64) bool {
 	return slices.ContainsFunc(l.forbidden[path], func(s *span) bool { return s.end > since })
 }
 
-// forbids is called right before a right is revoked at a path, and the returned function when it is
-// restored.
+// forbids is called before a right is revoked at a path, and the returned function after its
+// return.
 func (l *ledger) forbids(path string) (restored func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 )
 
 // A clock gives each event a unique instant: virtual time in nanoseconds since the world began,
-// plus one for each further event at the same instant of the bubble. The order of the instants is
-// the order of the events.
+// plus one for each further event at an instant of the bubble. Their order is the order of the
+// events.
 type clock struct {
 	start time.Time
 	last  atomic.Int64
@@ -405,8 +405,7 @@ func (w *world) expired(session int64, counted time.Duration) {
 	}
 }
 
-// took is called when the nemesis has deleted a node: a server that is asked from now on reports
-// that.
+// took is called when the nemesis has deleted a node: the servers report that from now on.
 func (l *ledger) took(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// A visit is an acquisition, with what determines its earliest grant. A downgrade ends a visit and
-// begins another.
+// A visit is an acquisition and what determines its earliest grant. A downgrade begins another.
 type visit struct {
 	kind                       history.Kind
 	permits                    int
@@ -28,8 +27,7 @@ func (v *visit) aheadOf(w *visit) bool {
 // slack is how long a grant may take without faults: a few requests.
 const slack = 250 * time.Millisecond
 
-// hearing is how long the notification of a deletion, and its consequences, may take if nothing
-// else breaks.
+// hearing is how long the notification of a deletion may take, with its consequences.
 func (p plan) hearing() time.Duration { return 20*time.Millisecond + 4*p.latency }
 
 // late returns the acquisitions in a quiet world that were granted later than the holds ahead

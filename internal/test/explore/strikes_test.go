@@ -94,8 +94,7 @@ func (n *nemesis) hold(h *host) (heard func()) {
 	return f.Cancel
 }
 
-// doomBy is doom with a way to deafen a host. If the returned heard is nil, the strike has not
-// happened.
+// doomBy is doom with a way to deafen a host; if that returns nil, nothing happens.
 func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	h := n.host()
 	heard := deafen(h)
@@ -199,8 +198,7 @@ func (l *ledger) doom(path string) {
 	l.doomed[claimOf(path)] = true
 }
 
-// halve loses the reply to a claim of several nodes, and deletes one of them before the client can
-// search for them.
+// halve loses the reply to a claim of several nodes, and deletes one of them at once.
 func (n *nemesis) halve() {
 	h := n.host()
 	f := h.net.packets.Nth(proxy.CreateOp, 1+n.random.IntN(3), proxy.CutAfterCommit)
@@ -332,8 +330,7 @@ func (n *nemesis) withhold() {
 // wait returns how long a ready goroutine of a busy host waits for a processor, at most.
 func (p plan) wait() time.Duration { return 12 * p.session / 100 }
 
-// stall delays what each host sends and what it reads by up to wait, after the host has taken the
-// time.
+// stall delays what each host sends and reads by up to wait, after the host has taken the time.
 func (n *nemesis) stall() {
 	n.say("stalled", "the goroutines of all hosts wait")
 	for _, h := range n.hosts {
@@ -441,8 +438,7 @@ func (n *nemesis) timeouts() (least, most time.Duration) {
 	return least, max(least, draw())
 }
 
-// regrantAtOnce cuts a connection after the members' limits have changed. The client reconnects at
-// once.
+// regrantAtOnce changes the members' limits and cuts a connection. The client reconnects at once.
 func (n *nemesis) regrantAtOnce() {
 	for _, m := range n.ensemble.Members() {
 		least, most := n.timeouts()
@@ -706,9 +702,8 @@ func (n *nemesis) strew() {
 	}
 }
 
-// scatter creates children of other programs in the directory of a lock, or in the directory above,
-// and deletes them after a while. Their names belong to other recipes, or resemble the names of
-// this recipe.
+// scatter creates children of other programs in a lock's directory or in the directory above, and
+// deletes them after a while. Their names belong to other recipes or resemble this recipe's names.
 func (n *nemesis) scatter() {
 	zkc := n.admin.Client()
 	locks := n.hosts[0].client().locks

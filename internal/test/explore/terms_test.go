@@ -223,8 +223,7 @@ func (r *reign) goOn(t *tenure) {
 	time.Sleep(d) // virtual: others lead meanwhile
 }
 
-// gone checks that the node of the last term was deleted, unless Run's error says that it may
-// remain.
+// gone checks that the last term's node was deleted, unless Run's error says that it may remain.
 func (r *reign) gone(returned error) {
 	if r.last.Held() {
 		r.bad("Run has returned, and its last term is held")
@@ -238,9 +237,9 @@ func (r *reign) gone(returned error) {
 	}
 }
 
-// proclaims replaces the data of a term by its token and a number, both of which only grow. It must
-// fail once the term has ended, even before the term is notified of the loss. It must not overwrite
-// a request to release of which the term was not notified.
+// proclaims replaces the data of a term by its token and a number, which only grow. It must fail
+// once the term has ended, even before the term is notified of the loss. It must not overwrite a
+// request to release before the term is notified of it.
 func (t *tenure) proclaims() {
 	ctx, cancel := t.calling()
 	defer cancel()

@@ -612,7 +612,7 @@ func (t *tenure) release() {
 		t.bad("it was lost, and its release says nothing of it")
 	case err == nil:
 	case errors.Is(err, hold.ErrLost):
-		// The release has detected the loss. It has ended the hold as released, so Lost may remain
+		// The release has detected the loss and ended the hold as released, so Lost may remain
 		// open.
 		if !t.lost {
 			t.count("lost")
@@ -635,8 +635,7 @@ func (t *tenure) release() {
 
 type keyOfContext struct{}
 
-// contexts makes some contexts of the hold. The returned function checks them after the end of the
-// hold.
+// contexts makes contexts of the hold. The returned function checks them after the hold's end.
 func (t *tenure) contexts(parent context.Context) (ended func()) {
 	if !t.chance(8) {
 		return func() {}

@@ -28,8 +28,7 @@ const (
 )
 
 var (
-	// CutBefore cuts the connection instead of forwarding the request: the server never receives
-	// it.
+	// CutBefore cuts the connection instead of forwarding the request.
 	CutBefore = Action{verb: cutBefore}
 	// CutOnSend forwards the request and cuts at once. The server receives the request, and may
 	// execute it after the client has reconnected.
@@ -41,8 +40,7 @@ var (
 	// if the client closes the connection meanwhile, the request is forwarded at the release, like
 	// a packet that was under way for long.
 	HoldRequest = Action{verb: holdRequest}
-	// HoldReply holds the reply, and all that follows it on its connection (also watch events),
-	// until Release.
+	// HoldReply holds the reply and all that follows it (also watch events) until Release.
 	HoldReply = Action{verb: holdReply}
 	// LoseRequest loses the request, and all that follows it on its connection, which remains open:
 	// the client must detect that no reply comes.

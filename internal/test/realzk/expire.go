@@ -35,8 +35,7 @@ func Expire(tb testing.TB, conn Conn) {
 	}
 }
 
-// ExpireAt is Expire through another member of the ensemble: the member of conn may be paused or
-// dead.
+// ExpireAt is Expire through another member: the member of conn may be paused or dead.
 func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	tb.Helper()
 	if err := expireSession(conn, addr); err != nil {
@@ -147,8 +146,7 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	}
 }
 
-// cutOff reports whether the server has closed the connection because the client has resumed the
-// session.
+// cutOff reports whether the server has closed the connection: the client has resumed the session.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

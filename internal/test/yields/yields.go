@@ -33,8 +33,7 @@ const (
 )
 
 // point is the file that is added to each package. A goroutine yields one time in four: often
-// enough for each order of two goroutines, and rarely enough for steps to follow each other
-// directly.
+// enough for each order of two goroutines, and rarely enough for steps to follow directly.
 const point = `package %s
 
 import (
