@@ -123,6 +123,8 @@ func (h *hall) flat(n, step int, do func(step int)) {
 		return read(h)
 	}
 	start, middle, end := run(2*step), run(n/2), run(n-n/2) // the first, so that all tables have their size
+	// A semaphore keeps its watch on the number of permits, and itself, for up to 20 s.
+	test.Poll(patience, func() bool { end = read(h); return len(end.grown(start)) == 0 })
 	h.Logf("%s: after a few %v; after %d %v; after %d %v", h.name, start, n/2, middle, n, end)
 	for _, grown := range end.grown(start) {
 		h.Errorf("after %d: %s", n, grown)
