@@ -1,7 +1,7 @@
 // Package realzk runs real ZooKeeper servers, for tests and for the examples' demo, and injects
 // faults into the connections to them.
 //
-// The core (Start, StartEnsemble, ExpireSession) returns errors. The helpers that take a testing.TB
+// The core (Start, StartEnsemble, EndSession) returns errors. The helpers that take a testing.TB
 // wrap it.
 //
 //	func TestMain(m *testing.M) { leaks.Main(m) }

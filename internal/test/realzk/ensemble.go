@@ -147,25 +147,6 @@ func (e *Ensemble) inState(state string) []*Server {
 	return in
 }
 
-// Kill ends every live member, like a power cut.
-func (e *Ensemble) Kill() error {
-	return e.all(func(s *Server) error {
-		if !s.Alive() {
-			return nil
-		}
-		return s.Kill()
-	})
-}
-
-// Restart kills the live members, starts all members with their data, and returns when all of them
-// serve.
-func (e *Ensemble) Restart() error {
-	if err := e.all((*Server).relaunch); err != nil {
-		return err
-	}
-	return e.ready(startTimeout)
-}
-
 // Stop ends all members and removes their data.
 func (e *Ensemble) Stop() error {
 	err := e.all((*Server).Stop)

@@ -30,29 +30,19 @@ type Conn interface {
 // bypasses a proxy, so it also works if the client cannot reach its server.
 func Expire(tb testing.TB, conn Conn) {
 	tb.Helper()
-	if err := ExpireSession(conn); err != nil {
-		tb.Fatal(err)
-	}
+	ExpireAt(tb, conn, conn.Server())
 }
 
 // ExpireAt is Expire through another member: the member of conn may be paused or dead.
 func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	tb.Helper()
-	if err := expireSession(conn, addr); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// ExpireSession is Expire for programs without a testing.TB.
-func ExpireSession(conn Conn) error { return expireSession(conn, conn.Server()) }
-
-func expireSession(conn Conn, addr string) error {
 	id := conn.SessionID()
 	if id == 0 {
-		return errors.New("realzk: expire: the connection has no session")
+		tb.Fatal("realzk: expire: the connection has no session")
 	}
-	_, err := EndSession(id, password(conn), addr)
-	return err
+	if _, err := EndSession(id, password(conn), addr); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // EndSession is Expire for callers that have only the session's id and password, see Proxy.Session.

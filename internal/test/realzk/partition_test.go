@@ -31,42 +31,6 @@ func TestGreetingKeepsTheIDAndNamesTheProxy(t *testing.T) {
 	}
 }
 
-func TestIsolatedFollowerAnswersReadsOnlyAndThenNothing(t *testing.T) {
-	t.Parallel()
-	e := Cluster(t, 3, Options{Partitions: true})
-	leader, err := e.Leader()
-	must(t, err)
-	followers, err := e.Followers()
-	must(t, err)
-	cutOff := followers[0]
-	here := ConnectForeign(t, 20*time.Second, cutOff.Addr())
-	there := ConnectForeign(t, 20*time.Second, leader.Addr())
-	_, err = there.Create("/a", nil, 0, acl)
-	must(t, err)
-	_, err = here.Sync("/a")
-	must(t, err)
-
-	must(t, e.Isolate(cutOff))
-	must(t, there.Delete("/a", -1))
-	if ok, _, err := here.Exists("/a"); err != nil || !ok {
-		t.Errorf("exists %v, %v: news came through a black hole", ok, err)
-	}
-	written := async(func() error { _, err := here.Create("/b", nil, 0, acl); return err })
-	test.Eventually(t, 20*time.Second, "the member notices", func() bool { _, err := cutOff.Mntr(); return err != nil })
-	if err := <-written; err == nil {
-		t.Error("a write without a quorum")
-	}
-	_, err = there.Create("/c", nil, 0, acl) // two of three are a majority
-	must(t, err)
-
-	e.Heal()
-	test.Eventually(t, 20*time.Second, "the member serves again", func() bool { _, err := cutOff.Mntr(); return err == nil })
-	test.Eventually(t, 20*time.Second, "the client hears the news", func() bool {
-		ok, _, err := here.Exists("/c")
-		return err == nil && ok
-	})
-}
-
 func TestIsolatedLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := Cluster(t, 3, Options{Partitions: true})
@@ -96,10 +60,4 @@ func TestIsolatedLeaderIsReplaced(t *testing.T) {
 		}
 		return false
 	})
-}
-
-func async(f func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return done
 }
