@@ -196,7 +196,7 @@ func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 }
 
 // The same, but the server withholds the event: the caller may not read the node any more.
-func TestANodeThatIsDeletedUnheardAfterItsTurnHasComeGrantsNothing(t *testing.T) {
+func TestANodeThatIsDeletedWithoutAnEventAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		busy := p.held(other)
 		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
@@ -237,7 +237,7 @@ func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 }
 
 // The same, but the event is withheld: the caller reads the number at its next recheck.
-func TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept(t *testing.T) {
+func TestALimitThatShrinksWithoutAnEventAfterTheTurnHasComeIsKept(t *testing.T) {
 	inPair(t, func(p *pair) {
 		path := p.Path + "-permits"
 		theirs := semaphore.New(locks.On(p.other), path, 2)
@@ -683,7 +683,7 @@ func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
 }
 
 // The caller may change its slice afterwards, and may use the Locker as the key of a map.
-func TestTheLocksOfAllAreThoseItWasGiven(t *testing.T) {
+func TestAllCopiesItsListOfLocks(t *testing.T) {
 	inPair(t, func(p *pair) {
 		some := []zklocks.Locker{p.lock(0), p.lock(1)}
 		both := zklocks.All(some...)
@@ -777,7 +777,7 @@ func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
 				}
 			default:
 				if ask > 0 {
-					s.Error("the hold that rests on one of the nodes has not heard")
+					s.Error("a hold on one of the nodes was not notified")
 				}
 			}
 			s.Must(h.Verify(s.Ctx))
@@ -1078,7 +1078,7 @@ func TestADowngradeOfOneOfSeveral(t *testing.T) {
 }
 
 // The observers of each lock receive the same events as without All.
-func TestTheObserversOfEachLockAreTold(t *testing.T) {
+func TestTheObserversOfEachLockAreNotified(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		events := [2]*contract.Events{contract.NewEvents(p), contract.NewEvents(p)}
 		var some [2]zklocks.Locker

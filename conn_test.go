@@ -113,7 +113,7 @@ func TestWithSessionEvents(t *testing.T) {
 		}
 		synctest.Wait() // synctest also waits for the functions
 		if !slices.Equal(states, want) || !slices.Equal(others, want) {
-			t.Errorf("told of\n%v and\n%v, want\n%v", states, others, want)
+			t.Errorf("events\n%v and\n%v, want\n%v", states, others, want)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestPath(t *testing.T) {
 	})
 }
 
-func TestConnectRefusesAChrootThatIsNone(t *testing.T) {
+func TestConnectRefusesAnInvalidChroot(t *testing.T) {
 	for _, path := range []string{"app", "/app/", "/a//b"} {
 		if _, err := zklocks.Connect(t.Context(), []string{"127.0.0.1:1"}, time.Second, zklocks.WithChroot(path)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%q: %v", path, err)
@@ -337,7 +337,7 @@ func TestSessionEventsEndWithConnect(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // virtual: time for further calls
 		if n := told.Load(); n != 1 {
-			t.Errorf("told of %d events, want the one that was under way", n)
+			t.Errorf("%d events, want only the event that was under way", n)
 		}
 	})
 }
@@ -544,7 +544,7 @@ func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 
 // The answer to the handshake arrives right before the timeout that it grants has passed. Lost is
 // closed at the deadline, although the first heartbeat has not been sent.
-func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
+func TestLostIsClosedAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 	const shorter = time.Second
 	for left := time.Millisecond; left < 20*time.Millisecond; left += 2 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -575,7 +575,7 @@ func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 }
 
 // The same without the partition: the hold continues.
-func TestAHoldLivesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
+func TestAHoldContinuesAfterAShorterTimeoutIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
 		host := s.Host("a")

@@ -56,7 +56,7 @@ func handoff(c *zklocks.Conn) *rwlock.RWMutex { return rwlock.New(c, "/l", rwloc
 const timedOut = "context deadline exceeded"
 
 // If a call times out, its error says in one line which call it was and what it waited for.
-func TestWhatAWaitThatTimesOutSays(t *testing.T) {
+func TestTheErrorOfAWaitThatTimesOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call func(*texts) acquire // waits for 8 seconds
 		says string
@@ -191,7 +191,7 @@ var outages = map[string]struct {
 }
 
 // No server answers from before the call, or while the call waits.
-func TestWhatACallSaysThatNoServerAnswers(t *testing.T) {
+func TestTheErrorOfACallThatNoServerAnswers(t *testing.T) {
 	one := func(c *zklocks.Conn) zklocks.Locker { return rwlock.New(c, "/l") }
 	campaign := func(c *zklocks.Conn) acquire { return leader.New(c, "/l").Campaign }
 	all := func(c *zklocks.Conn) zklocks.Locker { return zklocks.All(rwlock.New(c, "/a"), one(c)) }

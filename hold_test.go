@@ -180,7 +180,7 @@ func TestWorkOfDoEndsWithTheHold(t *testing.T) {
 
 // The holder lacks READ on its own node, so the server withholds the event of the deletion. The
 // holder's next recheck detects it.
-func TestALossOfWhichNoEventTells(t *testing.T) {
+func TestALossWithoutAnEvent(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		h, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
 		s.Must(err)
@@ -290,7 +290,7 @@ func TestMultiOfMoreThanTheClientSends(t *testing.T) {
 
 // A downgrade that continues without its caller, because no server can be reached, blocks no other
 // caller.
-func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
+func TestMultiAndVerifyEndWithTheirContextsDuringADowngrade(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
 		if err != nil {

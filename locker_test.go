@@ -269,7 +269,7 @@ func TestDoReleasesWhenWorkPanics(t *testing.T) {
 
 // Multi: "[ErrLost] or [ErrReleased]: the hold has ended". With the context of the hold,
 // concurrently with a downgrade that continues without its caller.
-func TestMultiBesideADowngradeOfALostHold(t *testing.T) {
+func TestMultiDuringADowngradeOfALostHold(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
 		if err != nil {

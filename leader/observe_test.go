@@ -680,7 +680,7 @@ func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
 
 // The event of the leader's deletion has arrived. The overloaded server drops the reads that check
 // the right READ, and answers heartbeats.
-func TestAViewIsNotCurrentWhileTheLookAtTheRightIsThrottled(t *testing.T) {
+func TestAViewIsNotCurrentWhileTheCheckOfTheRightIsThrottled(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
 		h := a.campaign()

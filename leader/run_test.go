@@ -169,7 +169,7 @@ func TestResigningWithoutAConnectionIsReported(t *testing.T) {
 
 // client-go #1187: a candidate that never led receives the notification that it has stopped
 // leading.
-func TestACandidateThatNeverLedIsToldNothing(t *testing.T) {
+func TestRunDoesNotCallTheFunctionOfACandidateThatNeverLed(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		h := newCandidate(s).campaign()
 		r := newCandidate(s).run(s.Ctx)
@@ -571,7 +571,7 @@ func TestKazooNames(t *testing.T) {
 }
 
 // A function is asked to resign. It releases the term itself, and then returns ctx's error.
-func TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure(t *testing.T) {
+func TestATermThatIsReleasedOnRequestIsNotAFailure(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, other := newCandidate(s, leader.WithBackoff(10*time.Second, 10*time.Second)).run(s.Ctx), newCandidate(s)
 		first := a.leads()
@@ -588,7 +588,7 @@ func TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestASecondReleaseIsNoChangeOfTheState(t *testing.T) {
+func TestASecondReleaseDoesNotChangeTheState(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
 		h := c.campaign()

@@ -290,7 +290,7 @@ func TestTheAlertsAskForWhatIsCounted(t *testing.T) {
 	}
 }
 
-func TestTheDashboardAsksForWhatIsCounted(t *testing.T) {
+func TestTheDashboardQueriesExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("dashboard.json")
 	must(t, err)
 	var dashboard struct {

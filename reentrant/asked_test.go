@@ -25,7 +25,7 @@ func TestAllHoldsOfAnOwnerAreAsked(t *testing.T) {
 			select {
 			case <-h.ReleaseRequested():
 			default:
-				s.Error("a hold of the owner has not heard")
+				s.Error("a hold of the owner was not notified")
 			}
 			s.Must(h.Release(s.Ctx))
 		}

@@ -143,7 +143,7 @@ func TestCodeThatCallsItselfReenters(t *testing.T) {
 	})
 }
 
-func TestReentryAsksNoServer(t *testing.T) {
+func TestReentrySendsNoRequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
 		h := c.lock(s.Ctx)

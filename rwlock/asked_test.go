@@ -49,7 +49,7 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 		hears(s, early)
 		for _, h := range append(holds, c.read()) {
 			if !closed(h.ReleaseRequested()) {
-				s.Error("a reader that shares the node has not heard")
+				s.Error("a reader that shares the node was not notified")
 			}
 			unlock(s, h)
 		}
@@ -92,7 +92,7 @@ func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 
 // The transaction of a downgrade also writes into the write node, which is not a request. The read
 // node is another member.
-func TestADowngradeIsNoRequest(t *testing.T) {
+func TestADowngradeIsNotARequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s), direct(s)
 		h := c.write()
@@ -192,7 +192,7 @@ func TestWaitersBehindAMemberThatIsAsked(t *testing.T) {
 
 // Nothing remains of a hold with ReleaseRequested after its connection, its session or its node has
 // ended. The bubble fails if a goroutine is left.
-func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {
+func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {
 	for name, end := range map[string]func(*contract.Stage, *client){
 		"closed":         func(_ *contract.Stage, c *client) { c.conn.Close() },
 		"closed offline": func(_ *contract.Stage, c *client) { c.proxy.Refuse(); c.conn.Close() },

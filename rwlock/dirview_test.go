@@ -238,7 +238,7 @@ func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 }
 
 // No reader overtakes a writer that has queued since the listing.
-func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
+func TestNoReaderJoinsPastAWriterThatCameAfterTheListing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
@@ -260,7 +260,7 @@ func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 
 // Readers that hold for less time than a request takes have left when the first reader that joins
 // receives its answer. That reader holds their node.
-func TestAMemberThatAsksKeepsItsNumber(t *testing.T) {
+func TestAReaderThatChecksKeepsTheNode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
@@ -313,7 +313,7 @@ func TestAWriterThatComesDuringTheCheck(t *testing.T) {
 }
 
 // If a reader is canceled during its check, the state for the others does not change.
-func TestAReaderThatGivesUpItsCheckSpoilsNothing(t *testing.T) {
+func TestACanceledCheckChangesNothingForOtherReaders(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)

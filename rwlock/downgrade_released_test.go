@@ -21,7 +21,7 @@ import (
 // Release ends the hold during its Downgrade, and then the node is deleted, with its session or
 // alone. The hold was released, so that is not a loss. Downgrade must return ErrReleased, not the
 // server's error for the node.
-func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T) {
+func TestADowngradeDuringAReleaseReturnsErrReleased(t *testing.T) {
 	for _, session := range []bool{true, false} {
 		t.Run(map[bool]string{true: "expired", false: "deleted"}[session], func(t *testing.T) {
 			t.Parallel()

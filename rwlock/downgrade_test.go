@@ -286,7 +286,7 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestDowngradeGoesOnWhenItsContextEnds(t *testing.T) {
+func TestDowngradeContinuesAfterItsContextIsCanceled(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, r := behind(s), direct(s)
 		h := c.write()
@@ -418,7 +418,7 @@ func (c *hookedContext) Err() error {
 }
 
 // The same with random timing: both calls start at the same time.
-func TestADowngradeBesideAnUnlock(t *testing.T) {
+func TestADowngradeConcurrentWithARelease(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(10000)), direct(s)
 		h := c.write()

@@ -174,7 +174,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 
 // A holder that hands the lock on does not delete the node, so it does not detect that the node is
 // gone. The node is watched even if no holder calls Held.
-func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
+func TestALossIsDetectedAlthoughNoHolderChecks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithHandoff(100))
 		h := c.write()

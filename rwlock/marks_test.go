@@ -159,7 +159,7 @@ func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 }
 
 // A waiter that watches for a mark is not granted the lock by the mark if its own node is gone.
-func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
+func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 4, 0)

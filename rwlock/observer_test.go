@@ -125,7 +125,7 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 	})
 }
 
-func TestALossIsToldOfEachReader(t *testing.T) {
+func TestObserversAreNotifiedOfTheLossOfEachReader(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		mu, events := observed(s)
 		const readers = 3
@@ -207,7 +207,7 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 
 // If all readers are canceled at the time of the grant, the observer still receives balanced
 // events.
-func TestObserversAreToldOfGrantsThatCameTooLate(t *testing.T) {
+func TestObserversAreNotifiedOfGrantsThatCameTooLate(t *testing.T) {
 	for name, opts := range map[string][]rwlock.Option{"without handoff": nil, "with handoff": {rwlock.WithHandoff(2)}} {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {

@@ -89,7 +89,7 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 }
 
 // A reader whose ctx cannot be canceled shares its wait with readers that are canceled.
-func TestAReaderThatNeverGivesUpWaitsForOthers(t *testing.T) {
+func TestAReaderThatIsNeverCanceledSharesItsWait(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, c := direct(s), direct(s)
 		h := w.write()
@@ -190,7 +190,7 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 // A writer queues after the readers' node and before their listing, and touches a directory that no
 // client watches yet. The listing shows the writer: it does not block the readers ahead of it, and
 // no later reader overtakes it.
-func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
+func TestAWriterThatCameBeforeTheListingEndsTheJoining(t *testing.T) {
 	for range 1 {
 		t.Run("", func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
@@ -298,7 +298,7 @@ func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 		stop()
 		all.Wait()
 		if n := late.Load(); n != 0 {
-			s.Errorf("%d of %d readers came in before a writer of whom their process had heard", n, joins.Load())
+			s.Errorf("%d of %d readers joined after a writer's announcement had arrived", n, joins.Load())
 		}
 		s.Empty()
 	})

@@ -17,7 +17,7 @@ import (
 
 // A semaphore stores no number at a path where a lock of another kind has a node. It stores its
 // number once that node is gone.
-func TestTheFirstNumberIsNotStoredBesideAnotherLock(t *testing.T) {
+func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 	const id = "076e6e61c0cde965b0859f41aaeb74ff"
 	// A node with this name stands for a lock of another library.
 	node := func(name string) func(s *contract.Stage, conn *zklocks.Conn) func() {

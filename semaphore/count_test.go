@@ -206,7 +206,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 
 // A Semaphore that is created after a Resize uses the new number. Like the older ones, it follows
 // the next Resize.
-func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
+func TestASemaphoreMadeAfterAResizeFollowsIt(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		start := func() *client {
 			return newClient(s, 2, semaphore.WithStoredPermits())
@@ -447,7 +447,7 @@ func resizeUnheard(s *contract.Stage, permits string) {
 
 // The event of a Resize was withheld. The client reads the new number when it queues, and then its
 // waiters follow it.
-func TestAResizeOfWhichNoEventTells(t *testing.T) {
+func TestAResizeWithoutAnEvent(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c, other := newClient(s, 3), newClient(s, 3)
 		holds := []*zklocks.Hold{other.acquire(1), other.acquire(1), other.acquire(1)}
@@ -469,7 +469,7 @@ func TestAResizeOfWhichNoEventTells(t *testing.T) {
 }
 
 // If no caller of the client queues, its waiter reads the new number at its next recheck.
-func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
+func TestAWaiterReadsTheNumberAgain(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 2)
 		holds := []*zklocks.Hold{c.acquire(1), c.acquire(1)}
@@ -537,7 +537,7 @@ func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 }
 
 // The event of the number's deletion was withheld. The client stores the number again.
-func TestADeletedNumberOfWhichNoEventTells(t *testing.T) {
+func TestADeletedNumberWithoutAnEvent(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
 		release(s, c.acquire(1))

@@ -116,7 +116,7 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 			release(s, holds[first])
 			release(s, a.Granted())
 			if p.Seen(proxy.ReadOp) != reads {
-				s.Errorf("holder %d goes: the waiter has not heard of it, but looked again when in doubt", first)
+				s.Errorf("holder %d releases: the waiter has received no event, and was granted by a recheck", first)
 			}
 			for i, h := range holds {
 				if i != first {

@@ -13,7 +13,7 @@ import (
 
 // Two servers that start at the same instant with the same seed reject each other's sessions and
 // addresses.
-func TestTwoServersAreTold(t *testing.T) {
+func TestTwoServersRejectEachOthersSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := zktest.NewServer(t), zktest.NewServer(t)
 		if a, b := one.Addrs()[0], other.Addrs()[0]; a == b {

@@ -404,7 +404,7 @@ func TestOptions(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(told) == 0 {
-			t.Error("an expired session was not told of")
+			t.Error("no event of an expired session")
 		}
 	})
 }

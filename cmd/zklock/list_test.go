@@ -278,7 +278,7 @@ func shows(t *testing.T, w *realzk.Child, path, want string) {
 	}
 }
 
-func TestWatchGoesOnThroughALostSession(t *testing.T) {
+func TestWatchContinuesThroughALostSession(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
@@ -296,7 +296,7 @@ func TestWatchGoesOnThroughALostSession(t *testing.T) {
 }
 
 // A change is shown although the servers do not answer right after it. Its event comes only once.
-func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
+func TestWatchListsAgainAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	_, addr := dev(t) // it grants at least 4 s
 	p := proxy.For(t, addr)

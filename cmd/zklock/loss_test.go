@@ -297,7 +297,7 @@ func TestACommandWhoseLockIsGoneIsNotStarted(t *testing.T) {
 }
 
 // A short outage does not end the command.
-func TestAShortOutageIsNoLoss(t *testing.T) {
+func TestAShortOutageIsNotALoss(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)

@@ -307,7 +307,7 @@ func TestANestedRunOnTheSamePath(t *testing.T) {
 	ends(t, realzk.StartProgram(t, cmd), 0)
 }
 
-func TestPermitsBesideALock(t *testing.T) {
+func TestPermitsAtThePathOfALock(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
 	h := holder(t, path)
@@ -343,7 +343,7 @@ func inLineAt(t *testing.T, server, dir string, n int) {
 func free(t *testing.T, dir string) { t.Helper(); inLine(t, dir, 0) }
 
 // The lock is free, and its server is too slow: the exit code does not say that the lock is taken.
-func TestAServerThatDoesNotAnswerIsNoTakenLock(t *testing.T) {
+func TestAServerThatDoesNotAnswerIsNotATakenLock(t *testing.T) {
 	t.Parallel()
 	for _, op := range []proxy.Op{proxy.ReadOp, proxy.CreateOp} {
 		p := proxy.For(t, realzk.Some(t)[0])

@@ -12,7 +12,7 @@ import (
 
 // After a reconnect the server grants a shorter session timeout, as a server with other limits may.
 // The lock is not in danger, so the command continues.
-func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
+func TestACommandContinuesAfterAShorterTimeoutIsGranted(t *testing.T) {
 	t.Parallel()
 	_, addr := dev(t, "-tick", "4s") // sessions of up to 80 s
 	l, err := net.Listen("tcp", "127.0.0.1:0")

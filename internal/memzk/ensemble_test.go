@@ -555,7 +555,7 @@ func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 }
 
 // Nothing crosses an isolation, not even the end of a connection.
-func TestTheEndOfAnIsolatedLeaderIsNotHeardOf(t *testing.T) {
+func TestTheEndOfAnIsolatedLeaderIsNotDetected(t *testing.T) {
 	for name, end := range map[string]func(l *Member){
 		"killed": (*Member).Kill, "restarted": func(l *Member) { l.Kill(); l.Restart() },
 	} {

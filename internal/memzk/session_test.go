@@ -341,7 +341,7 @@ func (l *full) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-func TestServeGoesOnWithoutAFreeFile(t *testing.T) {
+func TestServeContinuesWithoutAFreeFile(t *testing.T) {
 	e := Start(Config{})
 	defer e.Stop()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,7 +8,7 @@ import (
 )
 
 // A lock that is taken together with others excludes the clients of other libraries, too.
-func TestSeveralBesideCurator(t *testing.T) {
+func TestSeveralLocksWithCurator(t *testing.T) {
 	s := newStory(t)
 	ours, theirs := ourAll(s.Stage, allMutex()), curatorAt(t, s.Path)
 	a, b := ours.party("a"), theirs.party("b")
@@ -18,7 +18,7 @@ func TestSeveralBesideCurator(t *testing.T) {
 	theirs.part()
 }
 
-func TestSeveralBesideCuratorsReadWriteLock(t *testing.T) {
+func TestSeveralLocksWithCuratorsReadWriteLock(t *testing.T) {
 	s := newStory(t)
 	ours, theirs := ourAll(s.Stage, allRW(rwlock.WithCuratorNames())), curatorAt(t, s.Path)
 	a, b := ours.party("a"), theirs.party("b")
@@ -31,7 +31,7 @@ func TestSeveralBesideCuratorsReadWriteLock(t *testing.T) {
 	theirs.part()
 }
 
-func TestSeveralBesideKazoo(t *testing.T) {
+func TestSeveralLocksWithKazoo(t *testing.T) {
 	s := newStory(t)
 	ours, theirs := ourAll(s.Stage, allMutex(reentrant.WithKazooNames())), kazooAt(t, s.Path)
 	a, b := ours.party("a"), theirs.party("b")

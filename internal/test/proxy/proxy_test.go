@@ -351,7 +351,7 @@ func TestMuteKeepsTheEndOfTheSessionFromTheClient(t *testing.T) {
 			t.Errorf("%d nodes, want 0", n)
 		}
 		if b.conn.State() != zk.StateHasSession || b.conn.SessionID() != session {
-			t.Error("the client heard of it through a black hole")
+			t.Error("the client was notified through a black hole")
 		}
 		b.Unmute()
 		test.Eventually(t, 10*time.Second, "a new session", func() bool {
@@ -435,7 +435,7 @@ func TestSetTargetMovesTheNextConnection(t *testing.T) {
 	})
 }
 
-func TestRequestsAreToldApart(t *testing.T) {
+func TestKindsOfRequests(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, 30*time.Second)

@@ -139,7 +139,7 @@ func TestAnswer(t *testing.T) {
 
 // A fault must strike at the reply to its own request, also if the request before has no answer
 // yet: otherwise the client would use watches that no server has set.
-func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
+func TestAFaultAmongRequestsUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New()

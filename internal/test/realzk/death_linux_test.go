@@ -41,7 +41,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 		}
 	}
 	if err := child.Wait(); err == nil || pid == 0 {
-		t.Fatalf("the child told of server %d, and ended with %v", pid, err)
+		t.Fatalf("the child printed server %d, and ended with %v", pid, err)
 	}
 	test.Eventually(t, 10*time.Second, "the server is gone", func() bool {
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
