@@ -228,7 +228,7 @@ func (c *Conn) end() {
 	if !up {
 		c.hangUp()
 		select {
-		case <-c.hosts.stopped:
+		case <-c.hosts.stopped.Done():
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

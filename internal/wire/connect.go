@@ -128,6 +128,9 @@ func insist(ctx context.Context, call func() error) error {
 	}
 }
 
+// maxHost is the length of the longest name, with a dot at its end.
+const maxHost = 254
+
 // Addresses returns the servers with their ports. The error quotes the first invalid server.
 func Addresses(servers []string) ([]string, error) {
 	if len(servers) == 0 {
@@ -147,7 +150,12 @@ func Addresses(servers []string) ([]string, error) {
 		if errors.As(err, &wrong) { // wrong.Addr may be long
 			return nil, fmt.Errorf("zklocks: address %.*q: %s", maxHost, s, wrong.Err)
 		}
-		if n, err := strconv.ParseUint(port, 10, 16); !validHost(host) || err != nil || n == 0 {
+		// A list of names, or a path, would fail at each lookup, until the caller's ctx is
+		// canceled.
+		odd := strings.ContainsFunc(host, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)
+		})
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || len(host) > maxHost || odd {
 			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
 		}
 		if !slices.Contains(addresses, address) { // or the client would try it twice as often
@@ -155,15 +163,4 @@ func Addresses(servers []string) ([]string, error) {
 		}
 	}
 	return addresses, nil
-}
-
-// maxHost is the length of the longest name, with a dot at its end.
-const maxHost = 254
-
-// validHost refuses a list of names and a path. Each lookup would fail, until the caller's ctx is
-// canceled.
-func validHost(host string) bool {
-	return host != "" && len(host) <= maxHost && !strings.ContainsFunc(host, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)
-	})
 }

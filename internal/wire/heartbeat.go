@@ -17,16 +17,6 @@ import "time"
 // = T/4, too. If a goroutine waits up to W for a processor, R is W, and the heartbeats leave up to
 // W late. Then (m+1)P + 2W < T must hold, which is so for a W below T/8.
 
-// beatAfter returns the time from one heartbeat to the next. unanswered means that a heartbeat is
-// not answered when the next one leaves: R is above 3T/16.
-func beatAfter(timeout time.Duration, unanswered bool) time.Duration {
-	period := timeout * 3 / 16
-	if unanswered {
-		period -= timeout / 160
-	}
-	return period
-}
-
 // beats has the times of a Conn's heartbeats. The Conn's mu guards it.
 type beats struct {
 	wanted bool
@@ -42,7 +32,17 @@ func (c *Conn) KeepAlive(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.beats.wanted = on
-	c.beatAt(time.Now().Add(beatAfter(c.Timeout(), false)))
+	c.beatAt(time.Now().Add(c.beatPeriod()))
+}
+
+// beatPeriod returns P; caller holds mu. If a heartbeat is not answered when the next one leaves, R
+// is above 3T/16.
+func (c *Conn) beatPeriod() time.Duration {
+	period := c.Timeout() * 3 / 16
+	if c.beats.unanswered > 0 {
+		period -= c.Timeout() / 160
+	}
+	return period
 }
 
 // beatAt sets when the next heartbeat is sent. On a new connection, which has no proof yet, that is
@@ -68,10 +68,9 @@ func (c *Conn) beat() {
 		c.mu.Unlock()
 		return
 	}
-	period := beatAfter(c.Timeout(), c.beats.unanswered > 0)
-	due := c.beats.due.Add(period)
-	if now.After(due) { // the process was stopped
-		due = now.Add(period)
+	due := c.beats.due.Add(c.beatPeriod())
+	if now.After(due) { // the process was paused
+		due = now.Add(c.beatPeriod())
 	}
 	c.beatAt(due)
 	sends := w != nil && w.pastAuth

@@ -37,8 +37,8 @@ const (
 type hosts struct {
 	quit    context.Context                                          // done when the client must end
 	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
-	stopped chan struct{}                                            // closed by stop
-	stop    func()                                                   // called by Next when the client must end
+	stopped context.Context                                          // done when Next has ended the client
+	stop    context.CancelFunc
 	lookups sync.WaitGroup
 
 	timeout time.Duration // of the session: asked for, then granted
@@ -61,8 +61,8 @@ type host struct {
 }
 
 func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
-	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, stopped: make(chan struct{}), timeout: timeout}
-	h.stop = sync.OnceFunc(func() { close(h.stopped) })
+	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, timeout: timeout}
+	h.stopped, h.stop = context.WithCancel(context.Background())
 	for _, i := range rand.Perm(len(servers)) { // so that not all clients connect to the first server
 		h.list = append(h.list, &host{given: servers[i], turn: rand.IntN(64)})
 	}
