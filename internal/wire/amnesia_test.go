@@ -13,9 +13,9 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A server that has seen less than the client, because its data are lost or older, ends each
-// handshake without an answer. To the client that is an outage: it says so, pauses between
-// attempts, and its session goes on with a server that has the data.
+// A server whose data are lost or older than what the client has read closes each connection during
+// the handshake. The client logs that, pauses between attempts, and resumes its session on a server
+// that has the data.
 func TestServerThatHasLostItsData(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// What a packetConn costs per call: compare with the bare client.
+// The cost of a packetConn per call: compare with the bare client.
 func BenchmarkExists(b *testing.B) {
 	for _, tc := range []struct {
 		name    string

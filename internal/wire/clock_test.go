@@ -6,9 +6,8 @@ import (
 	"unsafe"
 )
 
-// A fakeClock has a wall and a monotonic reading, which tests move apart. time.Time offers no way
-// to make a value whose two readings disagree, although a suspended machine produces them, so the
-// clock writes the monotonic one itself.
+// A fakeClock has a wall and a monotonic reading, which tests move apart. A suspended machine
+// returns such times, but no function makes one, so the clock writes the monotonic reading itself.
 type fakeClock struct {
 	origin     time.Time
 	wall, mono time.Duration
@@ -27,7 +26,7 @@ func (c *fakeClock) now() time.Time {
 	return t
 }
 
-// run advances both clocks, for a process that runs or is frozen.
+// run advances both clocks, for a process that runs or is paused.
 func (c *fakeClock) run(d time.Duration) { c.wall += d; c.mono += d }
 
 // suspend suspends the machine: CLOCK_MONOTONIC stops.

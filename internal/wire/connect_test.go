@@ -74,7 +74,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The error quotes an address, so that it stays one line, and not more of it than is needed.
+// The error quotes an invalid address on one line, and not all of a long one.
 func TestAnAddressInAnError(t *testing.T) {
 	for _, s := range []string{"zk1\nzk2", strings.Repeat("z", 1<<20), strings.Repeat("z", 1<<20) + "::1"} {
 		_, err := wire.Addresses([]string{s})
@@ -84,7 +84,7 @@ func TestAnAddressInAnError(t *testing.T) {
 	}
 }
 
-// A server that is given twice would be tried twice as often.
+// If a server is given twice, it is tried as often as the others.
 func TestAServerThatIsGivenTwice(t *testing.T) {
 	got, err := wire.Addresses([]string{"zk1", "zk2:2181", "zk1:2181", "zk1:2182", "zk2"})
 	if want := []string{"zk1:2181", "zk2:2181", "zk1:2182"}; err != nil || !slices.Equal(got, want) {
@@ -100,8 +100,7 @@ func TestContextDoneBefore(t *testing.T) {
 	}
 }
 
-// pauses is how long the client takes to end, in virtual time: a few ms in which a Close can
-// arrive.
+// pauses bounds, in virtual time, the pauses of Conn.event while the client ends.
 const pauses = 5 * time.Millisecond
 
 // givesUp connects to an address that grants no session, and checks the error. It returns how long
@@ -129,7 +128,7 @@ func givesUp(t *testing.T, patience time.Duration, says string, address string, 
 	return took
 }
 
-// Addresses where no program listens, where one accepts and sends nothing, where one closes. Not
+// No program listens, or a program accepts and sends nothing, or it closes the connection. Not
 // parallel: the test counts goroutines.
 func TestConnectGivesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -168,8 +167,8 @@ func TestConnectGivesUp(t *testing.T) {
 	}
 }
 
-// A dialer that returns neither a connection nor an error has made a mistake, which ends the
-// attempt and not the program.
+// A dialer that returns neither a connection nor an error fails the attempt. It does not make the
+// client panic.
 func TestADialerThatReturnsNothing(t *testing.T) {
 	for name, opts := range map[string][]wire.Option{"plain": nil, "TLS": {wire.WithTLS(nil)}} {
 		t.Run(name, func(t *testing.T) {
@@ -297,8 +296,8 @@ func TestDigestAuth(t *testing.T) {
 	})
 }
 
-// From 3.8.4 on exists needs READ on a node that exists: a root that only an administrator may read
-// is an answer.
+// From 3.8.4 on, servers refuse exists to a client without READ on the node. Connect and WatchNodes
+// take that refusal for an answer.
 func TestARootThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -324,7 +323,7 @@ func TestARootThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// A server that refuses credentials says so, and is not asked again.
+// If a server refuses the credentials, Connect fails at once.
 func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T, server string, opts ...wire.Option) {
@@ -357,7 +356,7 @@ func TestRefusedCredentials(t *testing.T) {
 }
 
 // Servers that have accepted the credentials refuse them after a reconnect. The client tries again,
-// at no rate that harms a server, and sends nothing else before they are accepted.
+// about once a second, and sends no other request before a server accepts them.
 func TestCredentialsThatAreRefusedLater(t *testing.T) {
 	ann, bob := wire.WithDigestAuth("ann", "secret"), wire.WithDigestAuth("bob", "secret")
 	for name, identities := range map[string][]wire.Option{"one": {ann}, "two": {ann, bob}} {
@@ -399,7 +398,8 @@ func TestCredentialsThatAreRefusedLater(t *testing.T) {
 	}
 }
 
-// Credentials that no server has accepted are refused to the caller, and not sent again.
+// If a server refuses credentials that the program adds, AddAuth fails, and the client does not
+// send them after a reconnect.
 func TestOtherCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

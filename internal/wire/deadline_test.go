@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// A model of when a session really ends: a follower passes its notes on with its answers to the
-// leader's pings, and at some time is cut off or frozen. Whatever the client has been answered
-// until then, its deadline must not be after the end that the leader counts. The leader pings as
-// rarely as a session timeout of two ticks allows: its own work comes on top of each half tick,
-// some 3 % of T at most.
+// A model of the end of a session. A follower reports the sessions in use with its answers to the
+// leader's pings. At some time it is cut off or paused. Whatever it has answered until then, the
+// client's deadline must not be after the end that the leader counts. The leader pings as rarely as
+// a session timeout of two ticks allows: each half tick, and up to 3 % of T for its own work.
 func play(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
@@ -84,9 +83,9 @@ func FuzzDeadlineAgainstModel(f *testing.F) {
 	f.Fuzz(play)
 }
 
-// A model of a leader that is deposed, cut off or frozen: it serves its clients for a while longer,
-// except what needs the quorum. Its successor has heard of none of them, and gives every session a
-// full timeout from the time it takes over.
+// A model of a leader that is deposed, cut off or paused. For a while it answers all requests that
+// do not need the quorum. Its successor has no reports of these clients. It counts a full timeout
+// for each session from the time of its election.
 func playDeposed(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }

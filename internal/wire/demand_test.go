@@ -12,9 +12,9 @@ import (
 )
 
 // A server may refuse requests without credentials, and close the connection. A client with
-// credentials does not notice. A client without any gets the error from its first call. Its later
-// calls find no connection that lasts, which is an outage as any other: they wait, and the client
-// pauses between attempts. Only a real server can be configured to demand credentials.
+// credentials does not notice. The first call of a client without credentials returns the error.
+// Its later calls wait, as in any outage, and the client pauses between attempts. Only a real
+// server can be configured to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {

@@ -15,8 +15,8 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// After a restart of the server the next attempt resumes the session: no second of sleep, no new
-// session.
+// After a restart of the server the next attempt resumes the session. The client does not sleep for
+// a second, and creates no new session.
 func TestRestartedServer(t *testing.T) {
 	t.Parallel()
 	const longestPause = 400 * time.Millisecond
@@ -41,7 +41,7 @@ func TestRestartedServer(t *testing.T) {
 	})
 }
 
-// A cut connection, while the server can be reached.
+// The connection is cut while the client can reach the server.
 func TestCutReconnectsAtOnce(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -73,7 +73,7 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 	})
 }
 
-// A frozen server accepts connections, because the kernel does that, and sends nothing.
+// A paused server sends nothing, but its kernel accepts connections.
 func TestFrozenMember(t *testing.T) {
 	t.Parallel()
 	const (
@@ -114,7 +114,7 @@ func TestFrozenMember(t *testing.T) {
 							time.Sleep(time.Millisecond)
 						}
 					}()
-					// A write, as a read would be answered by a follower without a leader.
+					// A write: a follower without a leader answers a read.
 					test.Eventually(t, time.Minute, "a write after the freeze", func() bool {
 						_, err := conn.Set("/", nil, -1)
 						return err == nil
@@ -141,8 +141,8 @@ func TestFrozenMember(t *testing.T) {
 	}
 }
 
-// Close must not wait for servers that do not answer, and must leave no goroutine. Not parallel:
-// the test counts goroutines.
+// Close must not wait for servers that do not answer, and must leave no goroutine behind. Not
+// parallel: the test counts goroutines.
 func TestCloseDuringOutage(t *testing.T) {
 	type scene struct {
 		server venue.Server
@@ -177,7 +177,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
 				l := conn
-				// Callers wait, and more of them than fit into the client's queue.
+				// More callers wait than fit into the client's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
 				for range 10 {
@@ -189,7 +189,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				if took > tc.within {
 					t.Errorf("Close took %v", took)
 				}
-				// Look before the proxy ends, which would cut what is left.
+				// Check before the proxy ends, which would cut the remaining connections.
 				test.Eventually(t, 2*time.Second, "no goroutine of the client is left", func() bool { return !clientRuns() })
 				gone := time.Since(start)
 				waiting.Wait()
@@ -202,15 +202,15 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 }
 
-// clientRuns reports whether any goroutine is in the client's or in our code.
+// clientRuns reports whether any goroutine runs code of the client or of this package.
 func clientRuns() bool {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*Conn)"))
 }
 
-// Alive must return false before another client can see the session's nodes deleted. The server is
-// muted at some moment, so that the client does not know what the server knows.
+// Alive must return false before another client can see the session's nodes deleted. From some
+// moment on the proxy drops all packets.
 func TestDeadlineBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -241,9 +241,8 @@ func beats(t *testing.T, conn *wire.Conn, d time.Duration) {
 	}
 }
 
-// deadBeforeExpiry cuts conn off in one of the ways in which it receives nothing more from its
-// server, and returns how long before the deletion of its nodes the client knew that its session
-// may have ended.
+// deadBeforeExpiry calls off, after which conn receives nothing more from its server. It returns
+// how long after the deadline the server deleted the session's nodes.
 func deadBeforeExpiry(t *testing.T, conn, witness *wire.Conn, off func()) time.Duration {
 	t.Helper()
 	l, session, path := conn, conn.SessionID(), test.Path(t)

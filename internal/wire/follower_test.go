@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A follower that freezes may not have told the leader about its clients' last packets. The
-// deadline must not count packets that only the follower has seen.
+// A follower that is paused may not have reported its clients' last packets to the leader. The
+// deadline must not count packets that only the follower has received.
 func TestDeadlineOnFrozenFollower(t *testing.T) {
 	t.Parallel()
 	const (

@@ -26,8 +26,8 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
-// Whatever a server sends, the client receives it unchanged and in whole frames, each of a length
-// that the client can handle, or the connection ends.
+// The client receives what a server sends unchanged and in whole frames, each of a length that the
+// client can handle. Otherwise the connection ends.
 func FuzzWire(f *testing.F) {
 	hello := handshakeFrame(fakeSession, 4000, 16)
 	for _, said := range [][]byte{
@@ -88,8 +88,8 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// The client's decoder must survive whatever passes our check, because a panic in it ends the
-// process. Here the test decodes the answer to one call itself.
+// The client's decoder must not panic on a body that passes checkBody. Here a caller's goroutine
+// decodes the answer, so that the fuzzer reports a panic.
 func FuzzReply(f *testing.F) {
 	var said atomic.Pointer[[]byte]
 	server := newFakeServer(f)
@@ -154,7 +154,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// An address that is accepted is a host and a port to dial.
+// An address that Addresses returns is a host and a port to dial.
 func FuzzServers(f *testing.F) {
 	for _, s := range []string{
 		"zk1", "zk1:2181", "10.0.0.1:2181", "[::1]:2181", "::1", "[::1]", ":2181", "zk1:", "zk1:0", "zk1:65536", "zk1:+1", "zk1:2181/app",
@@ -183,7 +183,7 @@ func FuzzServers(f *testing.F) {
 	})
 }
 
-// Whatever the body, the check returns, with or without an error.
+// checkBody returns on each body, with or without an error.
 func FuzzCheckBody(f *testing.F) {
 	f.Add(int32(opMulti), []byte{0, 0, 0, 1, 0, 0, 0, 0, 0})
 	f.Add(int32(opGetChildren2), []byte{0x7f, 0xff, 0xff, 0xff})

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A packetLog has the packets of a client in the order in which it wrote them.
+// A packetLog records the packets of a client in the order in which it writes them.
 type packetLog struct {
 	net.Conn
 	mu      *sync.Mutex
@@ -77,9 +77,9 @@ func (b *beatServer) heartbeats(from time.Time) (all []written) {
 	return all
 }
 
-// docs/explain/how-loss-is-detected.md promises that the loss of a lock is reported to a holder
-// between 2T/5 and 3T/4 after the last answer. The answers are to heartbeats and to the client's
-// own pings, which it sends every T/3, with every phase between the two.
+// docs/explain/how-loss-is-detected.md promises that a holder is notified of its loss 2T/5 to 3T/4
+// after the last answer. Servers answer heartbeats and the client's own pings, which leave every
+// T/3. The test plays many phases between the two.
 func TestWhenALossIsTold(t *testing.T) {
 	soonest, latest := timeout, time.Duration(0)
 	for phase := time.Duration(0); phase < timeout/3; phase += timeout / 97 {
@@ -104,15 +104,15 @@ func TestWhenALossIsTold(t *testing.T) {
 	}
 }
 
-// While a heartbeat is written slowly, the client must not write: it would wait for a mutex, and
-// the clock of the bubble would stand still. The client's pings leave every T/3.
+// While a heartbeat is written slowly, the client must not write. It would wait for a mutex, and
+// the clock of the bubble would stop. The client's pings leave every T/3.
 const (
 	slowWrite = timeout / 32
 	shortly   = timeout * 99 / 100
 )
 
-// A heartbeat leaves on time, whether or not the last one is answered, and however long the timer's
-// goroutine took to write it.
+// A heartbeat leaves on time, whether or not the last heartbeat is answered, and also if it took
+// long to write the last heartbeat.
 func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay, slow, period time.Duration
@@ -151,7 +151,7 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	}
 }
 
-// The heartbeat is the Multi of a check that the client itself would send.
+// The heartbeat has the same bytes as the client's own Multi of a check.
 func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBeatServer(t)
@@ -173,8 +173,8 @@ func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 	})
 }
 
-// The deadline counts from an instant before the heartbeat was written: the server may have
-// received it at once, and have stopped then.
+// The deadline counts from an instant before the heartbeat is written. The server may receive it at
+// once and then stop.
 func TestAHeartbeatCountsFromBeforeItWasWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBeatServer(t)

@@ -79,7 +79,7 @@ func pauses(t *testing.T) {
 				longest = min(2*longest, lastPause)
 			}
 		}
-		// A server that lets us in and throws us out at once gets no more than a pause each.
+		// The client pauses before each connection to a server that closes connections at once.
 		for range 10 {
 			h.Connected()
 			time.Sleep(time.Millisecond) // virtual
@@ -125,7 +125,7 @@ func frozenServerIsLeftAlone(t *testing.T) {
 	if !slices.Contains(again, "a:1") {
 		t.Error("never asked again")
 	}
-	// All of them hang: ask on, and more patiently each round, up to two thirds of the session.
+	// If all hang, the limit doubles each round, up to two thirds of the session timeout.
 	h.answered()
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		asked := map[string]bool{}
@@ -143,8 +143,8 @@ func frozenServerIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Each time that the client looks for another server it comes across one that is dead, and waits as
-// long for it as at first: there are others.
+// The client tries a dead server in each round, while it can reach another. The limit for the dead
+// server does not grow.
 func TestADeadServerCostsTheSameEachTime(t *testing.T) {
 	h := newTestHosts("a:1", "b:1", "c:1")
 	for range 5 {
@@ -162,7 +162,7 @@ func TestADeadServerCostsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// The name servers are gone, and the addresses of the last lookup are known.
+// The name servers no longer answer. The client uses the addresses of the last lookup.
 func TestAReconnectDoesNotWaitForNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -204,8 +204,8 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-// The addresses of a name are dialed one after the other. When all have failed, the name is looked
-// up again.
+// The client dials the addresses of a name one after the other. When all have failed, it looks up
+// the name again.
 func TestNamesAreLookedUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHosts(t.Context(), []string{"zk:2181"}, 6*time.Second)
@@ -254,7 +254,7 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-// The first of two name servers is dead: the resolver asks the second after five seconds.
+// The first of two name servers is dead, and the resolver asks the second after five seconds.
 func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())

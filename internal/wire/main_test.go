@@ -26,8 +26,8 @@ func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []strin
 	return conn
 }
 
-// call makes one call, and fails the test if it takes longer than within or does not succeed. Calls
-// that were lost with their connection are repeated, as the locks do.
+// call reads the root until a server answers, as the locks do if the connection is lost. It fails
+// the test if that takes longer than within.
 func call(t testing.TB, conn *wire.Conn, within time.Duration) (took time.Duration) {
 	t.Helper()
 	start := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// release deletes a node with a mark.
+// release deletes a node, and creates and deletes its marker.
 func release(t *testing.T, conn *wire.Conn, path, mark string) {
 	t.Helper()
 	_, err := conn.Multi(
@@ -75,15 +75,15 @@ func TestMarks(t *testing.T) {
 				if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted {
 					t.Errorf("where no mark was asked for a watch hears %+v", e)
 				}
-				// A mark that will not be created is watched no more.
+				// The watch on a marker that will not be created is removed.
 				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
 			})
 		})
 	}
 }
 
-// Nodes that do not exist, and nodes that are deleted without their marks, one after the other: no
-// watch is left.
+// For nodes that do not exist, and for nodes that are deleted without their markers, no watch is
+// left.
 func TestMarksThatNeverCome(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

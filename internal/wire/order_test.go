@@ -11,9 +11,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A request for the first watch of a connection may wait in the client's queue during a reconnect,
-// and be answered before the client has searched for watches to set again. The answer is delayed
-// neither for the search, nor for the request that sets the watch again on the next connection.
+// A request for the first watch may wait in the client's queue during a reconnect. The server may
+// answer it before the client has searched for watches to set again. Neither that search nor the
+// request that sets the watch again on the next connection delays the answer.
 func TestAWatchAfterAReconnectIsAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -16,10 +16,9 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// Watches are set and calls wait while the connection is cut again and again: under the race
-// detector this shows whether the client ever stores the zxid of a reply while it sets its watches
-// again. It also runs in real time: goroutines interleave differently there, and the system's
-// network orders other events than memnet.
+// Goroutines set watches and make calls while the connection is cut again and again. Under the race
+// detector this shows whether the client stores the zxid of a reply while it sets its watches
+// again. The test also runs in real time, where goroutines and packets interleave in other ways.
 func TestChaos(t *testing.T) {
 	for _, auth := range []bool{false, true} {
 		for name, at := range map[string]func(*testing.T, func(*testing.T, venue.Venue)){"virtual": venue.InMemory, "TCP": venue.OnReal} {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A rewatcher is a server that records how a client sets its watches again after a reconnect, and
-// answers as the test says. A getACL ends the connection.
+// A rewatcher is a server that records how a client sets its watches again after a reconnect. The
+// test chooses the answers. On a getACL the server closes the connection.
 type rewatcher struct {
 	*fakeServer
 	sets chan []byte // the requests that set watches again, without their xids
@@ -81,9 +81,9 @@ func (r *rewatcher) get(t *testing.T, conn *Conn, zxid int64) {
 	t.Error("no answer")
 }
 
-// The client states 0 whenever it sets its watches again, whatever it was answered before, so the
-// server fires each of them. If the server refuses the request, for whatever reason, or the
-// connection ends before it has answered, the next connection sends it again.
+// When the client sets its watches again it states zxid 0, so the server fires each of them. If the
+// server refuses the request, or the connection ends before the answer, the client sends it again
+// on the next connection.
 func TestWatchesAreSetAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code    int32
@@ -128,8 +128,8 @@ func TestWatchesAreSetAgain(t *testing.T) {
 	}
 }
 
-// A server that has not seen what the client has seen must refuse the session, so the handshake
-// states the zxid of the last reply, which the client itself does not know.
+// A server that lags behind what the client has read must refuse the session. So the handshake
+// states the zxid of the last reply, although the client reads only zeros.
 func TestTheHandshakeStatesTheLastZxid(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestTheHandshakeStatesTheLastZxid(t *testing.T) {
 	})
 }
 
-// A new session may be one of servers that were set up again, and refuse a client that has seen
-// more than they did. What the last session has seen does not count.
+// The servers may have been set up again with an empty state. They would refuse a client that
+// states the zxid of its last session. So the handshake of a new session states 0.
 func TestANewSessionHasSeenNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestANewSessionHasSeenNothing(t *testing.T) {
 	})
 }
 
-// The replies to credentials have no zxid. They are the first on each connection.
+// The replies to credentials, which come first on each connection, have no zxid.
 func TestRepliesToCredentialsDoNotClearTheZxid(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestRepliesToCredentialsDoNotClearTheZxid(t *testing.T) {
 	})
 }
 
-// A mark that is watched no more is removed, however often the server throttles that.
+// RemoveWatches is sent again until the server does not throttle it.
 func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 	})
 }
 
-// Connect sends a read to see whether its credentials are refused. An overloaded server is no
-// refusal.
+// Connect sends a read to check whether the server refuses the credentials. It repeats the read if
+// an overloaded server drops it.
 func TestConnectGoesOnWhenThrottled(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

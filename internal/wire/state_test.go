@@ -10,7 +10,7 @@ const (
 	session = int64(0x1234)
 )
 
-// connected returns a Link whose handshake was sent and answered just now.
+// connected returns a state whose handshake was sent and answered just now.
 func connected(t *testing.T) (*state, *fakeClock) {
 	t.Helper()
 	c := newClock()
@@ -48,8 +48,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// A process may be frozen anywhere, also inside Alive. Alive must read the clock after everything
-// else.
+// A process may be paused anywhere, also inside Alive. So Alive must read the clock last.
 func TestFrozenInsideAlive(t *testing.T) {
 	c := newClock()
 	l := newState(func() time.Time {
@@ -126,7 +125,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// The server counts from when it created the session, which is before the client learns of it.
+// The server counts from the creation of the session, before the client reads the answer.
 func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	c := newClock()
 	l := newState(c.now)
@@ -142,9 +141,9 @@ func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	}
 }
 
-// A handshake that resumes the session makes no deadline later. A handshake that grants a shorter
-// timeout makes it earlier, if that timeout is over before it: the leader has counted since the
-// handshake.
+// A handshake that resumes the session never extends the deadline. If it grants a shorter timeout
+// that ends before the deadline, the deadline is the end of that timeout: the leader counts from
+// the handshake on.
 func TestTheDeadlineAfterAnotherTimeout(t *testing.T) {
 	for _, tc := range []struct{ after, granted, want time.Duration }{
 		{time.Second, timeout, timeout},
@@ -171,8 +170,8 @@ func TestTheDeadlineAfterAnotherTimeout(t *testing.T) {
 	}
 }
 
-// No quorum request is sent while no lock is held, perhaps for days. The first one must still find
-// a fresh packet, and the packets must not accumulate.
+// While no lock is held, perhaps for days, the client sends no quorum request. The first quorum
+// request must still prove a fresh packet, and the packets must not accumulate.
 func TestManyPackets(t *testing.T) {
 	l, c := connected(t)
 	for range 100_000 {

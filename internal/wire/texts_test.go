@@ -17,7 +17,7 @@ import (
 const closedText = `closed the connection during the handshake ` +
 	`\(not part of a quorum\? TLS expected\? maxClientCnxns reached\? data older than the client has seen\?\)`
 
-// What Connect reports about a server that grants no session.
+// The error of Connect says in one line why a server grants no session.
 func TestConnectSaysWhyInOneLine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serve func(net.Conn)

@@ -92,7 +92,7 @@ func TestTLSRefused(t *testing.T) {
 	})
 }
 
-// A certificate of the client is an identity, too, of ZooKeeper's scheme x509.
+// A client's certificate is an identity in ZooKeeper's scheme x509.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {

@@ -20,14 +20,14 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// What the locks assume of the client, github.com/go-zookeeper/zk, tested with the client itself
-// and a real server: a new version that behaves differently fails here and not in a lock. Other
-// tests of such assumptions: that requests of one session may run in the next, internal/zkclient
-// TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent again, TestDigestAuth,
-// TestChaos and TestFailedWrites; that Close ends while calls are in progress,
-// TestCloseDuringOutage.
+// These tests check what the locks assume of the client, github.com/go-zookeeper/zk, with the
+// client itself and a real server. A new version that behaves differently fails here and not in a
+// lock. Other assumptions have tests elsewhere: requests of one session may run in the next
+// (internal/zkclient TestACreateCarriedIntoAnotherSessionIsNotOurs), the client sends credentials
+// again (TestDigestAuth, TestChaos, TestFailedWrites), Close returns while calls are in progress
+// (TestCloseDuringOutage).
 
-// upstream runs a test with the bare client, and with one of package wire.
+// upstream runs a test with the bare client, and with a client of package wire.
 func upstream(t *testing.T, test func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn)) {
 	t.Parallel()
 	for name, by := range map[string]func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn{
@@ -136,9 +136,9 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 	})
 }
 
-// More watches than fit into one request are set again after a reconnect. The bare client's
-// fire if their node has changed meanwhile, and the rest get the end of the session. With package
-// wire all fire, with a deletion if the node is gone.
+// After a reconnect the client sets more watches than fit into one request. A watch of the bare
+// client fires if its node has changed meanwhile; the others fire at the end of the session. With
+// package wire all watches fire, with a deletion if the node is gone.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	const watches = 1500
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -200,7 +200,7 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 		if conn.SessionID() != session {
 			t.Fatal("another session")
 		}
-		// Two watches on one node: each gets its event once, and then its channel is closed.
+		// Each of two watches on one node receives its event once, and then its channel is closed.
 		must(t, witness.Delete(path(1), -1))
 		if e := hears(1); e.Type != zk.EventNodeDeleted {
 			t.Errorf("after the reconnect a watch hears %+v", e)
@@ -220,7 +220,7 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 	})
 }
 
-// An event arrives before any answer that shows its change: a goroutine that has the answer finds
+// An event arrives before any answer that shows its change. A goroutine that has the answer finds
 // the event in the channel.
 func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -248,8 +248,8 @@ func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
 	})
 }
 
-// Without a server the bare client fails the calls that wait; those of a connection of package wire
-// go on waiting.
+// Without a server the bare client fails the waiting calls. Calls on a connection of package wire
+// wait for a server.
 func TestUpstreamWithoutAServer(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -283,7 +283,7 @@ func TestUpstreamWithoutAServer(t *testing.T) {
 	})
 }
 
-// A server that is slow, but faster than the client's timeout, is not lost.
+// The client keeps the connection to a server that is slow, but faster than the client's timeout.
 func TestUpstreamWaitsForASlowServer(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -305,7 +305,8 @@ func TestUpstreamWaitsForASlowServer(t *testing.T) {
 	})
 }
 
-// A listing above 1 MiB, at which the Java client fails, arrives; a request above 1 MiB does not.
+// The client reads a listing above 1 MiB, at which the Java client fails. A request above 1 MiB
+// fails.
 func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 	const nodes, each = 8000, 150
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -324,8 +325,8 @@ func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 		if err != nil || len(names) != nodes {
 			t.Errorf("%d names, %v", len(names), err)
 		}
-		// The server closes the connection when it has read the length. The client alone may still
-		// be writing then, and returns the error of that.
+		// The server closes the connection when it has read the length. The bare client may still
+		// be writing, and returns that error.
 		_, err = connect().Set(dir, make([]byte, 1100<<10), -1)
 		if err == nil || !bare && !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("a request of 1.1 MiB: %v", err)
@@ -333,7 +334,7 @@ func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 	})
 }
 
-// packetConn reads what the client writes, and takes each Write for one packet.
+// The client writes each packet with one Write. packetConn relies on it.
 func TestUpstreamWritesWholePackets(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {

@@ -85,7 +85,7 @@ func TestWaitersOfTwoWatches(t *testing.T) {
 	})
 }
 
-// A node that is held for long does not collect the bells of the waiters that have left.
+// The watch on a node that is held for long does not keep the bells of waiters that have left.
 func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 	t.Parallel()
 	p := runningConn()
@@ -127,8 +127,8 @@ func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 	}
 }
 
-// The watch belongs to a connection that ended while the node was read, so the answer may have come
-// on the next connection.
+// If the connection ends while the node is read, the answer may come on the next connection. It
+// sets no watch.
 func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
 	t.Parallel()
 	p := runningConn()
@@ -144,8 +144,8 @@ func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
 	}
 }
 
-// Waiters for a permit watch nearly the same nodes: each adds one to those that are watched. Not
-// parallel to other tests: it reads the heap.
+// Waiters for a permit watch nearly the same nodes: each adds one watch. A watch must not keep the
+// slices of other waiters alive. Not parallel: the test reads the heap.
 func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
 	const permits, waiters = 1000, 500
 	p := runningConn()
@@ -187,8 +187,8 @@ func (c *recordedConn) Write(p []byte) (int, error) {
 
 func (c *recordedConn) Close() error { return nil }
 
-// An event of an earlier watch may fire a watch before the request that sets it has left. The
-// server then sets the watch on the mark after the packetConn knows that the node is gone.
+// An event of an earlier watch may fire a watch before the request that sets it has left. Then the
+// server sets the watch on the marker although the node is gone.
 func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

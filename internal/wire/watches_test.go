@@ -19,7 +19,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// nodes creates so many nodes, and returns their paths.
+// nodes creates n nodes and returns their paths.
 func nodes(t *testing.T, conn *wire.Conn, n int) []string {
 	t.Helper()
 	dir := test.Path(t)
@@ -113,7 +113,8 @@ func TestWatchNodes(t *testing.T) {
 	})
 }
 
-// Waiters for the same nodes share their watches, with one request, also while these are being set.
+// Waiters for the same nodes share their watches, also before the server has set them. The client
+// sends one request.
 func TestWatchNodesTwice(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -152,8 +153,8 @@ func TestWatchNodesTwice(t *testing.T) {
 	})
 }
 
-// A read sets a watch, which the next caller shares. The zk client does not know the watch, so it
-// does not set it again after a reconnect. Other reads set no watch.
+// WatchData sets a watch with its read, and the next caller shares the watch. The zk client does
+// not know the watch, so it does not set it again after a reconnect. Other reads set no watch.
 func TestWatchData(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -265,8 +266,8 @@ func TestWatchNodesOfThousands(t *testing.T) {
 	})
 }
 
-// Wherever the connection ends, a caller that is setting watches gets an error, and a waiter gets
-// the end of its watch before a new connection can deliver anything else.
+// If the connection ends, WatchNodes returns an error. Each watch ends before the next connection
+// can deliver an event.
 func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
 	for name, action := range map[string]proxy.Action{
 		"before the request": proxy.CutBefore, "without an answer": proxy.CutAfterCommit,
@@ -307,8 +308,8 @@ func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
 	}
 }
 
-// The client and the packetConn both set watches and lose connections: for the race detector, and
-// for the client's bookkeeping, which must not see the packetConn's answers.
+// The client and the packetConn set watches at the same time, and the connection is cut. The client
+// must not receive the packetConn's answers, and the race detector must find nothing.
 func TestWatchNodesAmongOthers(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -359,8 +360,8 @@ func silentUntilTheEnd(t *testing.T, watches []*wire.Watch) {
 	}
 }
 
-// Some servers refuse all requests without credentials: these are the first packets on each
-// connection, also when a waiter wants to watch at once.
+// Some servers refuse all requests without credentials. So the credentials are the first packets on
+// each connection, also if WatchNodes is called at once.
 func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -400,8 +401,7 @@ func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 	})
 }
 
-// The connection ends between the first request and the second: the watches that are set have ended
-// with it.
+// WatchNodes sends two requests, and the connection ends between them. It returns an error.
 func TestWatchNodesOfThousandsAndTheConnectionEnds(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -417,7 +417,7 @@ func TestWatchNodesOfThousandsAndTheConnectionEnds(t *testing.T) {
 	})
 }
 
-// The server drops the request by which the client sets its watches again after a reconnect.
+// An overloaded server drops the request that sets the client's watches again after a reconnect.
 func TestWatchesOnAServerThatThrottles(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, witness *wire.Conn, path string){
 		"changed": set,
@@ -457,7 +457,7 @@ func TestWatchesOnAServerThatThrottles(t *testing.T) {
 	}
 }
 
-// A watch that no goroutine waits for can be removed, also from the server, unless another watch on
+// Drop removes a watch for which no goroutine waits, also from the server, unless another watch on
 // the node exists.
 func TestADroppedWatch(t *testing.T) {
 	t.Parallel()

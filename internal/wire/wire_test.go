@@ -20,8 +20,8 @@ import (
 
 const fakeSession = 0x77
 
-// A fakeServer implements just enough of the protocol to grant sessions and answer pings and reads,
-// and sends what the test wants in between.
+// A fakeServer implements just enough of the protocol to grant sessions and to answer pings and
+// reads. A test can send other bytes instead.
 type fakeServer struct {
 	t          testing.TB
 	network    *memnet.Network
@@ -30,13 +30,13 @@ type fakeServer struct {
 	zxid       atomic.Int64 // that the last handshake states
 	wg         sync.WaitGroup
 
-	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for
-	// the default answer.
+	// welcome answers the nth handshake, and answer the requests of the nth connection. If one is
+	// nil or returns false, the server sends the default answer.
 	welcome func(n int64, c net.Conn) bool
 	answer  func(n int64, c net.Conn, xid, op int32) bool
-	// packet sees each request; it may be nil.
+	// packet is called with each request; it may be nil.
 	packet func(body []byte)
-	// wrap has the client's end of each connection; it may be nil.
+	// wrap replaces the client's end of each connection; it may be nil.
 	wrap func(net.Conn) net.Conn
 }
 
@@ -138,14 +138,15 @@ func frame(body []byte) []byte { return jute.Frame(body) }
 func word(n int32) []byte      { return jute.AppendInt32(nil, n) }
 func header(xid int32) []byte  { return append(word(xid), make([]byte, 12)...) }
 
-// handshakeFrame states the length of a password, which may be more than follows.
+// handshakeFrame returns the answer to a handshake. The length of the password may be wrong.
 func handshakeFrame(session uint64, timeout, password uint32) []byte {
 	b := jute.AppendInt32(word(0), int32(timeout))
 	b = jute.AppendInt32(jute.AppendInt64(b, int64(session)), int32(password))
 	return frame(append(b, make([]byte, min(password, 16))...))
 }
 
-// Whatever the first connection sends, the second one must work, and the process must not end.
+// If the server's first answer is malformed, the client must not panic, and the next connection
+// must work.
 func TestMalformedHandshake(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"nothing, and closes":   nil,
@@ -181,8 +182,8 @@ func TestMalformedHandshake(t *testing.T) {
 	}
 }
 
-// A server that sends the length of the handshake and no more: the client's second read has no
-// deadline.
+// A server sends the length of its answer to the handshake and no more. The client's second read
+// has no deadline of its own.
 func TestHandshakeThatStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -294,7 +295,8 @@ func TestSoundBodies(t *testing.T) {
 	}
 }
 
-// An expiry is an answer with session 0; a new session follows.
+// A server answers the handshake with session 0: the session has expired, and a new session
+// follows.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -327,7 +329,7 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// The requests' times are from before they were sent, and each answer is recorded.
+// The recorded time of a request is before it was sent. Each answer is recorded.
 func TestAnswersAreTimed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -363,7 +365,7 @@ func TestAnswersAreTimed(t *testing.T) {
 	})
 }
 
-// The server refuses to set watches: the caller gets the error, and no watch is left.
+// If the server refuses to set watches, the caller receives the error, and no watch is left.
 func TestWatchNodesRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -389,7 +391,7 @@ func TestWatchNodesRefused(t *testing.T) {
 	})
 }
 
-// Each of two requests that are under way gets its own answer.
+// Of two requests that are under way, each receives its own answer.
 func TestTwoWatchNodesAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -441,7 +443,7 @@ func TestTwoWatchNodesAtOnce(t *testing.T) {
 	})
 }
 
-// A server that cannot remove a watch gets no more watches for marks.
+// On a server that does not know RemoveWatches, no more markers are watched.
 func TestMarksOnAnOldServer(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -493,7 +495,7 @@ func TestMarksOnAnOldServer(t *testing.T) {
 	})
 }
 
-// An event without a path, or with half of one, ends the connection.
+// An event without a path, or with half a path, ends the connection.
 func TestMalformedEvent(t *testing.T) {
 	event := func(body ...[]byte) []byte {
 		return frame(slices.Concat(append([][]byte{header(xidEvent)}, body...)...))

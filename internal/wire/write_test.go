@@ -55,7 +55,8 @@ func TestFailedWrites(t *testing.T) {
 		got := make(chan error, 1)
 		go func() {
 			for {
-				// It may be sent beside the write that fails, and be lost with the connection.
+				// It may be sent at the same time as the packet whose write fails, and is then
+				// lost.
 				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || conn.IsClosed() {
 					got <- err
 					return
@@ -75,8 +76,8 @@ func TestFailedWrites(t *testing.T) {
 		}
 	}
 
-	// Between the packetConn's error and the client's, the client's send loop still takes requests,
-	// and fails them. That must not look like a Close.
+	// The write has failed, and the client has not noticed it. Its send loop still takes requests
+	// and fails them. Callers must not mistake that for a Close.
 	t.Run("of a call", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestFailedWrites(t *testing.T) {
 		})
 	})
 
-	// The client answers such a request twice, on a channel of one.
+	// The client would answer this request twice. Its channel has room for one answer.
 	t.Run("of credentials sent again", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T) {
@@ -105,8 +106,7 @@ func TestFailedWrites(t *testing.T) {
 	})
 }
 
-// A clog lets nothing that a client sends through, as full buffers do in front of a server that
-// does not read.
+// A clog blocks all that a client sends, as full buffers do if a server does not read.
 type clog struct {
 	net.Conn                 // the client's end
 	shut, open chan struct{} // closed, one after the other
@@ -147,13 +147,13 @@ func (c *clog) Close() error {
 	return c.Conn.Close()
 }
 
-// A monitor would tell the holds.
+// A monitor counts the calls of Check.
 type monitor struct{ checks atomic.Int32 }
 
 func (m *monitor) Check() { m.checks.Add(1) }
 
-// Close tells the holders and ends the client, although the client cannot send its request to end
-// the session, or not even put it behind others.
+// Close notifies the holders and ends the client, although the client cannot send its request to
+// end the session, or cannot even put the request into its queue.
 func TestCloseWhileNothingCanBeSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		waiting int // calls

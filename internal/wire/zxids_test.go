@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// The header of a reply contains the zxid of a create, however the create is sent.
+// Track returns the zxid of a create, whether the create is sent alone or in a Multi.
 func TestTheZxidOfACreateIsTold(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -47,7 +47,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 				t.Errorf("%s: told %d, the node has %d", name, pending.Load(), stat.Czxid)
 			}
 		}
-		// Others are none of ours.
+		// Other requests set no zxid.
 		pending, forget := l.Track(prefix)
 		for _, send := range []func() (string, error){
 			multi(check), multi(set, check), multi(check, check), multi(&zk.CreateRequest{Path: dir + "/other", Acl: open}),
