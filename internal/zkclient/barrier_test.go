@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// The reply to the create is lost, and the client reconnects to another member of the ensemble,
-// which has not applied the create yet. Without a barrier the client would find nothing there and
+// The reply to the create is lost, and the client reconnects to another server, which has not
+// applied the create yet. Without a barrier the search would find nothing, and the client would
 // create a second node.
 func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 	for _, c := range []struct {

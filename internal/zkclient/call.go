@@ -20,17 +20,17 @@ type answer[T any] struct {
 	err   error
 }
 
-// Uninterruptible returns a context whose end is checked only between calls of the zk client. A
-// goroutine on which no caller waits need not abandon a call that is under way. It calls directly
-// instead of starting a goroutine for each call.
+// Uninterruptible returns a context whose cancellation is checked only between calls of the zk
+// client. It is for goroutines on which no caller waits. They call directly instead of starting a
+// goroutine for each call.
 func Uninterruptible(ctx context.Context) context.Context { return uninterruptible{ctx} }
 
 type uninterruptible struct{ context.Context }
 
-// callCtx makes a call and waits for it until ctx ends. It makes it on a new goroutine, because no
-// call of the zk client takes a context, and a call whose caller has given up may take many more
-// seconds. If ctx never ends or is Uninterruptible it needs no goroutine, which saves two goroutine
-// switches. If ctx ends first, late yields the answer when it arrives.
+// callCtx makes a call and waits for it until ctx is canceled. The zk client's calls take no
+// context and may last for many seconds, so the call runs on a new goroutine. If ctx is canceled
+// first, late yields the answer when it arrives. If ctx is never canceled or is Uninterruptible,
+// callCtx calls directly, which saves two goroutine switches.
 func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
 	if _, stays := ctx.(uninterruptible); stays || ctx.Done() == nil {
 		value, err := call()
@@ -49,8 +49,8 @@ func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], l
 	}
 }
 
-// Finish makes a call to its end whatever ctx says; ctx bounds the wait for the result. If ctx ends
-// first, its error comes with what goes on in the background.
+// Finish makes a call, which runs to its end. If ctx is canceled first, Finish returns ctx's error,
+// with a description of what continues in the background.
 func (c *Client) Finish(ctx context.Context, goingOn string, call func() error) error {
 	began := time.Now()
 	a, late := callCtx(ctx, func() (struct{}, error) { return struct{}{}, call() })
@@ -60,12 +60,12 @@ func (c *Client) Finish(ctx context.Context, goingOn string, call func() error) 
 	return a.err
 }
 
-// GoesOn is the error of a call whose ctx has ended and that goes on.
+// GoesOn returns the error of a call that continues although its ctx is canceled.
 func (c *Client) GoesOn(ctx context.Context, began time.Time, goingOn string) error {
 	return fmt.Errorf("%w (%s in the background)", c.Unreached(ctx, Ended(ctx), began), goingOn)
 }
 
-// outcome is what an error of the zk client says about the request.
+// An outcome is what an error of the zk client means for the request.
 type outcome int
 
 const (
@@ -89,15 +89,14 @@ func outcomeOf(err error) outcome {
 		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrShortBuffer), errors.Is(err, zk.ErrAPIError):
 		return refused
 	}
-	// The zk client has no names for some of the server's codes. All of them are answers (quota
-	// exceeded, unimplemented) except those with which a server says that it does not know what
-	// became of the request, or that it has not started it.
+	// The zk client has no names for some of the server's codes. They are refusals (quota exceeded,
+	// unimplemented), except the following: the server does not know the outcome, or has not begun.
 	switch codeOf(err) {
 	case 0, -1, -2, -3, -4, -7:
 		return unknown
 	case -12:
 		// There is no such session: the request arrived after the session ended and before its
-		// connection was closed. It proves nothing else.
+		// connection was closed.
 		return unsent
 	case codeThrottled: // the server has not forwarded the request
 		return unsent
@@ -105,11 +104,11 @@ func outcomeOf(err error) outcome {
 	return refused
 }
 
-// codeThrottled says that the server has dropped the request because of its load.
+// codeThrottled means that the server, being overloaded, has dropped the request.
 const codeThrottled = -127
 
-// codeOf returns the server's code in an error for which the zk client has no name; 0: the error is
-// another.
+// codeOf returns the server's code in an error for which the zk client has no name, and 0 for other
+// errors.
 func codeOf(err error) int {
 	if err == nil {
 		return 0
@@ -119,17 +118,17 @@ func codeOf(err error) int {
 	return code
 }
 
-// proves reports whether an answer to a Multi comes from the leader, with a quorum.
+// proves reports whether an answer to a Multi shows that the leader has asked the quorum.
 func proves(err error) bool {
 	return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists) ||
 		errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNotEmpty) ||
 		errors.Is(err, zk.ErrNoChildrenForEphemerals) || errors.Is(err, zk.ErrNoAuth)
 }
 
-// Overloaded reports whether the server has dropped the request because of its load.
+// Overloaded reports whether the server, being overloaded, has dropped the request.
 func Overloaded(err error) bool { return codeOf(err) == codeThrottled }
 
-// meanings are what codes say to the caller.
+// meanings describes codes to the caller.
 var meanings = map[int]string{
 	-119:          "the server only reads",
 	-120:          "the server keeps this session to itself, without ephemeral nodes: localSessionsEnabled without localSessionsUpgradingEnabled",
@@ -137,8 +136,8 @@ var meanings = map[int]string{
 	codeThrottled: "the server is overloaded and has dropped the request",
 }
 
-// DescribeCode adds a description to an error for which the zk client has only a number, or words
-// that do not say what the caller did.
+// DescribeCode adds a description to an error for which the zk client has only a number or an
+// unclear text.
 func DescribeCode(err error) error {
 	meaning := meanings[codeOf(err)]
 	if err == zk.ErrShortBuffer {
@@ -161,8 +160,8 @@ func (c *Client) retry() *retry { return &retry{client: c} }
 
 const longestPause = 100 * time.Millisecond
 
-// wait pauses a little longer each time. It returns an error if a retry cannot help: ctx has ended
-// or the connection was closed.
+// wait pauses, a little longer each time. It returns an error if a retry cannot help: ctx is
+// canceled or the connection is closed.
 func (r *retry) wait(ctx context.Context) error {
 	changed := r.client.conn.Changed()
 	if r.client.conn.IsClosed() {
@@ -181,8 +180,8 @@ func (r *retry) wait(ctx context.Context) error {
 	return nil
 }
 
-// again is wait for a request that was not answered. The loop may end before it sends another one,
-// so it is sends that reports the retry.
+// again is wait after a request that was not answered. The caller's loop may end before it sends
+// the request again, so sends reports the retry.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
 		if codeOf(cause) != 0 && ctx.Err() != nil {
@@ -196,7 +195,7 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 	return nil
 }
 
-// sends is called right before each request. It returns whether it has reported a retry.
+// sends is called right before each request. It reports whether it has called retried.
 func (r *retry) sends() (told bool) {
 	if r.untold == nil {
 		return false
@@ -206,7 +205,7 @@ func (r *retry) sends() (told bool) {
 	return true
 }
 
-// ready returns when the request can be sent: the connection is up, in the given session.
+// ready waits until the connection is up. It returns ErrOver if that is in another session.
 func (r *retry) ready(ctx context.Context, session int64) error {
 	if err := r.client.connected(ctx); err != nil {
 		return err
@@ -218,10 +217,9 @@ func (r *retry) ready(ctx context.Context, session int64) error {
 	return nil
 }
 
-// connected waits until the connection has a session, unless ctx has ended. Requests made while it
-// has none wait in the queue of the zk client and cannot be withdrawn: if a thousand callers came
-// and gave up during an outage, a thousand requests would be left. connected does not guarantee
-// that the next call succeeds.
+// connected waits until the connection has a session, or ctx is canceled. A request that is made
+// without a session waits in the queue of the zk client and cannot be withdrawn: a thousand
+// canceled calls would leave a thousand requests. After connected the next call may still fail.
 func (c *Client) connected(ctx context.Context) error {
 	if err := Ended(ctx); err != nil {
 		return err
@@ -248,9 +246,8 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 	return awaitIn(ctx, c, AnySession, op, call)
 }
 
-// awaitIn repeats a call until the server answers, and returns the answer, which may be a refusal.
-// It returns ErrOver if the answer did not come in the given session. It is only for calls that are
-// safe to repeat.
+// awaitIn repeats a call until a server answers, and returns the answer, which may be a refusal. It
+// returns ErrOver if the answer belongs to another session. The call must be safe to repeat.
 func awaitIn[T any](ctx context.Context, c *Client, session int64, op string, call func() (T, error)) (T, error) {
 	var none T
 	for retry := c.retry(); ; {
@@ -274,17 +271,17 @@ func awaitIn[T any](ctx context.Context, c *Client, session int64, op string, ca
 	}
 }
 
-// results are what a server answers to a Multi.
+// results is the answer to a Multi.
 type results struct {
 	replies []zk.MultiResponse
 	failed  int // the index of the operation that the server refused, or NotDone
 }
 
-// multi is zk.Conn.Multi with one error: that of the operation that failed.
+// multi is zk.Conn.Multi, but returns the error of the operation that failed.
 func (c *Client) multi(ops ...any) (results, error) {
 	replies, err := c.conn.Multi(ops...)
 	for i, r := range replies {
-		// The operations before the one that failed have code 0, those after it have "runtime
+		// Operations before the failed operation have code 0. Operations behind it have "runtime
 		// inconsistency" (rolled back), for which the zk client has no name.
 		if r.Error != nil && outcomeOf(r.Error) == refused {
 			return results{replies, i}, r.Error
@@ -293,16 +290,17 @@ func (c *Client) multi(ops ...any) (results, error) {
 	return results{replies, NotDone}, err
 }
 
-// What Transact returns as the index of the operation that failed, if it is none of them.
+// Transact returns these instead of the index of the operation that failed.
 const (
 	NotDone    = -1 // the transaction was not done
 	Unanswered = -2 // it may have been done
 )
 
-// Transact runs the caller's transaction at most once: if the server has dropped it Transact sends
-// it again, if the server may have done it Transact does not. Transact calls may right before it
-// sends the transaction; an error of may prevents that. failed is the index of the operation that
-// the server refused, in which case it did none of them; or one of the constants above.
+// Transact runs the caller's transaction at most once. If the server has dropped it, Transact sends
+// it again. If the server may have executed it, Transact does not. Right before it sends the
+// transaction, Transact calls may; if that returns an error, Transact returns it. failed is the
+// index of the operation that the server refused, and then the server has executed none; or it is
+// one of the constants above.
 func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (replies []zk.MultiResponse, failed int, err error) {
 	for retry := c.retry(); ; {
 		if err := c.connected(ctx); err != nil {
@@ -347,12 +345,12 @@ func aclSize(acl []zk.ACL) (size int) {
 	return size
 }
 
-// Ended returns nil while ctx lives. After that it returns an error that matches both ctx's error
-// and its cause.
+// Ended returns nil until ctx is canceled. Then it returns an error that matches ctx's error and
+// its cause.
 //
-// If the cause is the state of a lock, it is only in the text. It is the state of the hold whose
-// context ended, which may be another hold than the one the caller asks about. If the error of an
-// Unlock matched it, it would say that a lock was lost that was held to the end.
+// If the cause is the state of a hold (ErrLost, ErrReleased, ErrBusy), the error has it as text
+// only. ctx may be the context of another hold. If the error of an Unlock matched the loss of that
+// hold, the caller would take its own lock for lost.
 func Ended(ctx context.Context) error {
 	hold.NeedContext(ctx)
 	err := ctx.Err()

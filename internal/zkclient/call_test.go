@@ -193,8 +193,8 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 	})
 }
 
-// A closed connection answers every call at once, like a lost one. Calls that retry must notice the
-// difference.
+// On a closed connection each call returns at once, as on a lost connection. Calls that retry must
+// not retry then.
 func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -229,9 +229,9 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 	})
 }
 
-// A request made while there is no connection would wait in the zk client's queue and could not be
-// withdrawn: each caller that came and gave up during an outage would leave a request, to be sent
-// after the outage.
+// A request that is made without a connection would wait in the zk client's queue and could not be
+// withdrawn. Each canceled call would leave a request, which the client would send after the
+// outage.
 func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

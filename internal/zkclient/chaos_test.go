@@ -16,8 +16,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// Three hundred times the proxy cuts the connection at some packet, while nodes are created,
-// abandoned and deleted. The session outlives all cuts, so its end does not clean up.
+// The proxy cuts the connection three hundred times, while goroutines create, abandon and delete
+// nodes. The session outlives all cuts, so its end deletes no node.
 func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A watch on a directory tells of its creation, of the first child and of the last, and all callers
-// share it.
+// A watch on a directory fires when the directory is created, and for its first and its last child.
+// All callers share it.
 func TestWatchChildren(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -55,7 +55,7 @@ func TestWatchChildren(t *testing.T) {
 	})
 }
 
-// The directory is made between the two requests: the watch is on its children all the same.
+// The directory is created between the two requests. The watch is on its children nevertheless.
 func TestWatchChildrenOfADirectoryThatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

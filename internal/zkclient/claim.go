@@ -26,7 +26,7 @@ type Claim struct {
 	Check *zk.CheckVersionRequest
 }
 
-// Claimed is what has become of a Claim.
+// Claimed is the result of a Claim.
 type Claimed struct {
 	Nodes []znode.Node // in the order of their sequence numbers
 	// Dir is the directory right after the transaction. It is nil if the claim did not touch it or
@@ -43,7 +43,7 @@ type Step struct {
 	Does  Act
 }
 
-// Act is what a step does: it is the claim's check, or its touch, or it creates a node.
+// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim.
 type Act int
 
 const (
@@ -56,14 +56,15 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 	"it seems to have localSessionsEnabled without localSessionsUpgradingEnabled")
 
 // Claim creates the nodes of all claims, in different directories, in one transaction of the given
-// session: all of them or none. Their names have an id that is chosen before the create, so that
-// Claim can find nodes whose reply was lost (Curator's withProtection). Before it searches, it
-// sends a barrier: the server that it is connected to now may not have applied the create yet.
+// session: all of them or none. Their names have an id that is chosen before the create. So Claim
+// can search for the nodes if the reply is lost (Curator's withProtection). Before the search it
+// sends a barrier, because the server of the current connection may not have applied the create
+// yet.
 //
-// It returns the server's refusal and what it refused (zk.ErrNoNode: there is no such directory;
-// zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or ctx's error.
-// It returns ctx's error at once unless ctx is Uninterruptible; a background goroutine then deletes
-// the nodes that an unanswered create has created.
+// Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory does
+// not exist; zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or
+// ctx's error. Unless ctx is Uninterruptible, Claim returns at once when ctx is canceled. Then a
+// background goroutine deletes the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
 	for retry := c.retry(); ; {
 		if err := retry.ready(ctx, session); err != nil {
@@ -110,7 +111,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 				return nil, Step{}, err
 			}
 			if complete {
-				// Without Dir and Zxid: the waiter lists, and reads its token.
+				// Dir and Zxid are unknown: the waiter lists the queue and reads its token.
 				return try.ours(session, found)
 			}
 			// Another client has deleted some of the nodes. A claim is all or nothing.
@@ -122,8 +123,8 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 	}
 }
 
-// A claimTry is one transaction that creates the nodes of all claims. Each try has its own id:
-// whatever becomes of an earlier try is found by that alone.
+// A claimTry is one transaction that creates the nodes of all claims. Each try has its own id, so a
+// search finds the nodes of one try only.
 type claimTry struct {
 	client *Client
 	claims []Claim
@@ -154,11 +155,11 @@ func newClaimTry(c *Client, claims []Claim) *claimTry {
 	return t
 }
 
-// multi reports whether it takes a transaction of several operations.
+// multi reports whether the try has several operations.
 func (t *claimTry) multi() bool { return len(t.ops) > 1 }
 
-// ours returns made if it was created in the given session. A request that is queued in one session
-// may be sent in the next without an error.
+// ours returns made if the nodes belong to the given session. The zk client may send a request that
+// was queued in one session in the next session, without an error.
 func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, Step, error) {
 	if t.client.In(session) {
 		return made, Step{}, nil
@@ -187,8 +188,8 @@ func (t *claimTry) send() (results, error) {
 // path returns the path of a node without the sequence number, which the server appends.
 func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
 
-// expect asks the connection for the zxid of the try. The caller calls zxid after the reply. If a
-// claim touches its directory, the reply has a Stat with the same zxid; then expect is needed only
+// expect has the connection record the zxid of the try. The caller calls zxid after the reply. If a
+// claim touches its directory, the reply has a Stat with the same zxid. Then expect does that only
 // until VerifyHeaderZxid has compared the two.
 func (t *claimTry) expect() (zxid func() int64) {
 	touches := slices.ContainsFunc(t.claims, func(claim Claim) bool { return claim.Touch })
@@ -202,11 +203,11 @@ func (t *claimTry) expect() (zxid func() int64) {
 	}
 }
 
-// MaxRequest is below the server's limit of 1 MiB (jute.maxbuffer). The server answers a larger
-// request by closing the connection, which looks like any other lost one.
+// MaxRequest is below the server's limit of 1 MiB (jute.maxbuffer). On a larger request the server
+// closes the connection, which the client cannot tell from a lost connection.
 const MaxRequest = 1_000_000
 
-// opSize is at least what an operation has in a transaction beside its path, its data and its ACL.
+// opSize is at least the size of an operation in a transaction, without its path, data and ACL.
 const opSize = 32
 
 // Size returns the approximate number of bytes of the request.
@@ -226,7 +227,7 @@ func (claim Claim) Size() int {
 	return size
 }
 
-// Size returns about as many bytes as a transaction has.
+// Size returns the approximate number of bytes of a transaction.
 func Size(ops []any) (size int) {
 	for _, op := range ops {
 		size += opSize
@@ -269,8 +270,8 @@ func (claim Claim) node(name string) znode.Node {
 	return n
 }
 
-// cleanUp waits for the answer to a try whose caller has given up, and deletes the nodes that it
-// has created.
+// cleanUp waits for the answer to a try whose caller has returned, and deletes the nodes that the
+// try has created.
 func (t *claimTry) cleanUp(call <-chan answer[results]) {
 	a := <-call
 	switch outcomeOf(a.err) {
@@ -288,15 +289,15 @@ func (t *claimTry) cleanUpFound() {
 	}
 }
 
-// search lists the nodes of the try's id. It may be called only after the create has returned. One
-// server must answer both the barrier and the listings, because the barrier brings only the server
-// that answers it up to date. complete says that all nodes were found. With an *Unfound it returns
-// those whose directories could be listed.
+// search returns the nodes with the try's id. The create must have returned before. One server must
+// answer both the barrier and the listings, because the barrier brings only that server up to date.
+// complete means that all nodes were found. With an *Unfound, found has the nodes in the
+// directories that the server has listed.
 //
-// What it does not find is not created later. The handshake of this connection came first, and with
-// it the session moved: since then the leader refuses what another server forwards for the session.
-// A single server ended the former connection before it answered the handshake, and does in order
-// what it has read.
+// A node that search does not find is not created later. With the handshake of this connection the
+// session has moved to this server, and since then the leader refuses requests that another server
+// forwards for the session. If the server is the same, it closed the previous connection before it
+// answered the handshake, and it executes requests in the order in which it reads them.
 func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
 	c := t.client
 	retry := c.retry()
@@ -319,9 +320,9 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 	}
 }
 
-// Unfound is the server's refusal of the listing by which Claim looks for nodes whose reply was
-// lost, in the first of their directories that it refuses. If there are any in such a directory,
-// they stay until their session is over.
+// Unfound is the server's refusal to list a directory in which Claim searches for nodes after a
+// lost reply. If there are nodes in such a directory, they remain until their session is over. If
+// the server refuses several directories, Unfound has the first.
 type Unfound struct {
 	Refusal error
 	claim   int // the index of the claim
@@ -330,8 +331,8 @@ type Unfound struct {
 func (u *Unfound) Error() string { return u.Refusal.Error() }
 func (u *Unfound) Unwrap() error { return u.Refusal }
 
-// list lists the nodes of the try's id. The first refusal is an *Unfound, beside what the other
-// directories have.
+// list returns the nodes with the try's id. If the server refuses a listing, it returns an
+// *Unfound, with the nodes in the other directories.
 func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, err error) {
 	found, complete = make([]Claimed, len(t.claims)), true
 	var unfound error

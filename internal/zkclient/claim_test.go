@@ -35,7 +35,8 @@ func TestClaimTellsWhatTheTransactionSaw(t *testing.T) {
 	})
 }
 
-// isTheLine checks that exactly the claimed nodes are in the directory, with consecutive numbers.
+// isTheLine checks that the directory has the claimed nodes and no others, with consecutive
+// numbers.
 func (l *line) isTheLine(t *testing.T, made Claimed, want int) {
 	t.Helper()
 	children := l.children(t)
@@ -147,7 +148,7 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 		if n := l.Seen(proxy.ListOp); n != 0 {
 			t.Errorf("%d listings before the barrier was answered", n)
 		}
-		// The connection to the server that answered the barrier is lost: the listing of another
+		// The connection to the server that answered the barrier is lost. The listing of another
 		// server proves nothing.
 		barrier.Release()
 		again := l.Next(proxy.ListOp, proxy.CutBefore)
@@ -206,7 +207,7 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 						c.then(l)
 					}
 					f.Release()
-					// The late request may still be under way; so first wait until the server has
+					// The late request may still be under way, so wait until the server has
 					// received it.
 					test.Eventually(t, 10*time.Second, "the create has arrived", func() bool { return l.Seen(proxy.CreateOp) > 0 })
 					test.Eventually(t, 10*time.Second, "its nodes are being deleted", func() bool { return l.Seen(proxy.DeleteOp) > 0 })

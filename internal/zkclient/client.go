@@ -1,6 +1,7 @@
-// Package zkclient makes all requests of the locks. It adds a context to calls that take none,
-// creates nodes that are never orphaned, and deletes nodes until they are gone. While locks depend
-// on a session its monitor keeps the session alive and, at the deadline, declares the holds lost.
+// Package zkclient makes all requests of the locks. Its calls take a context, unlike the zk
+// client's calls. It creates nodes that are never orphaned, and repeats a delete until the nodes
+// are gone. While locks depend on a session, its monitor keeps the session alive. At the session's
+// deadline the monitor declares the holds lost.
 package zkclient
 
 import (
@@ -26,8 +27,8 @@ var ErrClosed = fmt.Errorf("the connection is closed: %w", zk.ErrClosing)
 // Client makes all requests of this process's locks on one connection.
 type Client struct {
 	*connection
-	// retried is called when an unanswered request is sent again, from any goroutine, while the
-	// Client holds no mutex; nil: no caller wants to know.
+	// retried is called when an unanswered request is sent again, on any goroutine, while the
+	// Client holds no mutex. It may be nil.
 	retried func(op string, cause error)
 }
 
@@ -42,8 +43,8 @@ type connection struct {
 	monitor monitor
 	Held    sync.Map // the grants of package queue that have not ended
 
-	// plainOnly is set when a server has answered that it does not know container nodes (before
-	// 3.5.1).
+	// plainOnly is true if a server has answered that it does not know container nodes: it is older
+	// than 3.5.1.
 	plainOnly atomic.Bool
 
 	// headers is 0 until the zxid in the header of a reply has been compared with the czxid of the
@@ -51,8 +52,8 @@ type connection struct {
 	headers atomic.Int32
 }
 
-// Of returns the Client of conn, which all locks of the process share, with its watches and its
-// monitor. conn refers to it.
+// Of returns the Client of conn. All locks of the process that use conn share it, with its watches
+// and its monitor.
 func Of(conn *wire.Conn) *Client {
 	m := conn.Monitored(func() wire.Monitor {
 		c := &connection{conn: conn}
@@ -85,26 +86,26 @@ func (c *Client) Same(other *Client) bool { return c.connection == other.connect
 // answer from a new session the id differs.
 func (c *Client) In(session int64) bool { return c.conn.SessionID() == session }
 
-// Up reports whether the connection is up, in the given session.
+// Up reports whether the connection is up, and in the given session.
 func (c *Client) Up(session int64) bool {
 	return c.conn.State() == zk.StateHasSession && c.In(session)
 }
 
-// Timeout returns the session timeout that counts, see wire.Conn.Timeout.
+// Timeout returns the granted session timeout, see wire.Conn.Timeout.
 func (c *Client) Timeout() time.Duration { return c.conn.Timeout() }
 
-// Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so
-// all events in between arrived in server order.
+// Epoch counts reconnects. If two calls return the same epoch, the client has not reconnected in
+// between, so all events in between arrived in the server's order.
 func (c *Client) Epoch() uint64 { return c.conn.Epoch() }
 
-// Changed returns a channel that is closed when the connection goes up or down, its session expires
-// or it is closed for good. Call it before looking at the connection, or a change between the two
-// is missed.
+// Changed returns a channel that is closed when the connection goes up or down, when its session
+// expires, and when it is closed. Call it before you check the connection, or you miss a change
+// between the two.
 func (c *Client) Changed() <-chan struct{} { return c.conn.Changed() }
 
 // VerifyHeaderZxid compares the zxid in the header of the reply to a claim with the czxid of the
 // node. In all known servers they are equal, but no document promises it. So the header is used
-// only after it was found equal.
+// only after the first comparison.
 func (c *Client) VerifyHeaderZxid(header, czxid int64) {
 	switch {
 	case header == 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// unanswered returns a client with a session, whose server answers nothing any more.
+// unanswered returns a client with a session, whose server no longer answers.
 func unanswered(t *testing.T, v venue.Venue, timeout time.Duration) (c *Client, session int64) {
 	p := v.Proxy(t, v.Servers(t)[0])
 	conn := v.Connect(t, timeout, p.Addr())

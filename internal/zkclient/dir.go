@@ -8,26 +8,27 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// MakeDir creates a directory and its missing parents. They are containers if the server knows
-// these (3.5.1 and newer), so the server deletes them after they have been empty for a while. It is
-// no error if the directory exists.
+// MakeDir creates a directory and its missing parents. On servers from 3.5.1 on they are
+// containers, which the server deletes after they have been empty for a while. If the directory
+// exists, MakeDir returns nil.
 func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	return c.MakeContainer(ctx, dir, nil, acl)
 }
 
-// MakeContainer is MakeDir with data, which a directory that exists keeps.
+// MakeContainer is MakeDir with data. If the directory exists, it keeps its data.
 func (c *Client) MakeContainer(ctx context.Context, dir string, data []byte, acl []zk.ACL) error {
 	return c.make(ctx, dir, acl, func(dir string, acl []zk.ACL) (string, error) { return c.createContainer(dir, data, acl) })
 }
 
-// MakeLeaf creates a directory whose parent must exist. If it does not, it returns zk.ErrNoNode.
+// MakeLeaf creates a directory. If its parent does not exist, MakeLeaf returns zk.ErrNoNode.
 func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
 	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, nil, acl) })
 	return err
 }
 
-// SetWith is Set and creates a plain directory below the node, both or neither. If the server
-// refuses the directory, Set alone follows: it exists, or this client may not create it.
+// SetWith writes a node's data and creates a plain directory below the node, in one transaction. If
+// the server refuses the directory, because it exists or this client may not create it, SetWith
+// calls Set.
 func (c *Client) SetWith(ctx context.Context, path string, data []byte, version int32, dir string, acl []zk.ACL) error {
 	r, err := await(ctx, c, "write", func() (results, error) {
 		return c.multi(&zk.SetDataRequest{Path: path, Data: data, Version: version}, &zk.CreateRequest{Path: dir, Acl: acl})
@@ -46,8 +47,8 @@ func (c *Client) MakeNode(ctx context.Context, path string, data []byte, acl []z
 	})
 }
 
-// make starts at the bottom: it needs no rights on parents that exist. It retries, because the
-// server may delete a parent between the two creates.
+// make creates the node first, and its parents if that fails: so it needs no rights on parents that
+// exist. It retries, because the server may delete a parent between the two creates.
 func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create func(string, []zk.ACL) (string, error)) error {
 	for {
 		_, err := await(ctx, c, "create", func() (string, error) { return create(path, acl) })
@@ -62,8 +63,8 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create fun
 
 // createContainer creates a container with a Multi. The zk client's CreateContainer has a data
 // race: if the connection is closed meanwhile, it reads the path of the reply without waiting for
-// the goroutine that decodes the reply. That fails the tests of programs that run under the race
-// detector. (Create would create a plain node, which the server does not delete.)
+// the goroutine that decodes the reply. Under the race detector, users' tests would fail. (Create
+// would create a plain node, which the server does not delete.)
 func (c *Client) createContainer(dir string, data []byte, acl []zk.ACL) (string, error) {
 	if !c.plainOnly.Load() {
 		_, err := c.multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})

@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// reaped waits until the server deletes containers that have been used. A container looks like any
-// other node; only its deletion shows that it was one.
+// reaped waits until the server deletes containers that have been used. Only its deletion tells a
+// container from another node.
 func (l *line) reaped(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -29,7 +29,7 @@ func (l *line) reaped(t *testing.T, paths ...string) {
 	}
 }
 
-// stays checks that the nodes still exist.
+// stays checks that the nodes exist.
 func (l *line) stays(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -181,9 +181,9 @@ func TestMakeLeafAndNode(t *testing.T) {
 	})
 }
 
-// The connection is closed while a directory is created, and the reply still arrives. The zk
-// client's own call for containers then reads the reply without waiting for the goroutine that
-// decodes it, which only the race detector sees.
+// The program closes the connection while a directory is created, and the reply still arrives. The
+// zk client's CreateContainer would read the reply without waiting for the goroutine that decodes
+// it. Only the race detector finds that.
 func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

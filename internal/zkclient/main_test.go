@@ -67,7 +67,7 @@ func (l *line) claim(t *testing.T, nodes int) []znode.Node {
 	return made.Nodes
 }
 
-// children returns the children, as every server shows them from now on.
+// children returns the children of a directory after a barrier.
 func (l *line) children(t *testing.T) []string {
 	t.Helper()
 	if _, err := l.witness.Sync(l.dir); err != nil {

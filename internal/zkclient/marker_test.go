@@ -33,7 +33,7 @@ func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 	return w[0]
 }
 
-// Whatever reply is lost, the watch fires by the marker, and no node is left.
+// One reply is lost. The watch fires by the marker, and no node is left.
 func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 	}
 }
 
-// A node that was gone leaves no marker; nor does a node whose session was over.
+// If the node was gone before, or its session was over, no marker is left.
 func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -78,7 +78,7 @@ func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 	})
 }
 
-// Release markers that would make the request larger than a server takes are left out.
+// If release markers would make the request larger than the server's limit, Remove omits them.
 func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 	for name, c := range map[string]struct {
 		longer int // bytes more in the name of the marker, which the request has twice
@@ -123,7 +123,8 @@ func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 	})
 }
 
-// Several waiters of a process wait for one node: they share one watch, and all see the marker.
+// Several waiters of a process wait for a node. They share a watch, and the marker wakes all of
+// them.
 func TestWatchMarkedIsShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -147,7 +148,7 @@ func TestWatchMarkedIsShared(t *testing.T) {
 	})
 }
 
-// The marker is watched already, and the other node does not exist.
+// Another waiter watches the marker, and the second node does not exist.
 func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -167,8 +168,8 @@ func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 	})
 }
 
-// The delete with the marker succeeded, its reply was lost, and the server refuses the next try:
-// RemoveNow reports success, because it deleted the node.
+// The delete with the marker succeeds, its reply is lost, and the server refuses the next try.
+// RemoveNow returns nil, because it has deleted the node.
 func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

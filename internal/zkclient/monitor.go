@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Reasons for which a hold is declared lost.
+// Reasons for a loss.
 var (
 	errExpired = errors.New("the session has expired")
 	errUnheard = errors.New("no server has confirmed the session for so long that it may be over")
 )
 
-// A Lease is what a waiter, and the grant that it becomes, has in its session. While a connection
-// has leases, its heartbeats extend the deadline of its session, and the monitor reports the loss
-// of the session to each.
+// A waiter, and later its grant, has a Lease on the session. While a connection has leases, its
+// heartbeats extend the deadline of its session, and the monitor reports the loss of the session to
+// each lease.
 type Lease struct {
 	client  *Client
 	session int64
 	lose    func(error)
 }
 
-// monitor has the leases of a connection, and the timer for its deadline.
+// monitor has the leases of a connection, and a timer for the session's deadline.
 type monitor struct {
 	client *Client
 
@@ -47,9 +47,9 @@ func (c *Client) Keep(session int64) *Lease {
 	return l
 }
 
-// OnLoss registers lose, which the monitor calls on another goroutine when the session must be
-// considered lost, and again in each later Check until the lease ends. Each call must return when
-// the loss has been reported, also if another goroutine reports it.
+// OnLoss registers lose. The monitor calls it, on another goroutine, when the session must be
+// considered lost, and again in each Check until the lease ends. lose must return when the holders
+// have been notified, also if another call notifies them.
 func (l *Lease) OnLoss(lose func(error)) {
 	m := &l.client.monitor
 	m.mu.Lock()
@@ -73,8 +73,8 @@ func (l *Lease) End() {
 	}
 }
 
-// Alive returns why the session must be considered lost, or nil. It sends no request and is cheap.
-// It is right at once after the process was stopped for a while.
+// Alive returns why the session must be considered lost, or nil. It sends no request. After a pause
+// of the process its first result is right.
 func (l *Lease) Alive() error {
 	conn := l.client.conn
 	switch {
@@ -92,10 +92,8 @@ func (l *Lease) Alive() error {
 // session is over.
 func (l *Lease) Deadline() time.Time { return l.client.conn.Deadline(l.session) }
 
-// schedule sets the timer to the present deadline: the answers of servers move it, and the timer
-// only finds that it has moved. A deadline that has passed is not in the way: Check has told all
-// leases then that have something to lose, and OnLoss calls schedule for the next. The caller holds
-// mu.
+// schedule sets the timer to the current deadline; caller holds mu. If answers have moved the
+// deadline when the timer fires, Check sets the timer again.
 func (m *monitor) schedule() {
 	conn := m.client.conn
 	wait := time.Until(conn.Deadline(conn.Session()))
@@ -106,7 +104,7 @@ func (m *monitor) schedule() {
 	}
 }
 
-// Check reports the loss to the leases of sessions that are over, and sets the timer.
+// Check implements wire.Monitor. It also sets the timer.
 func (m *monitor) Check() {
 	var lost []func()
 	m.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// keep begins a lease and returns a channel that yields the reason of its loss.
+// keep begins a lease and returns a channel that yields the reason for its loss.
 func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	t.Helper()
 	lost := make(chan error, 1)
@@ -25,7 +25,7 @@ func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	return lease, lost
 }
 
-// seen waits until the proxy has seen n more requests of a kind.
+// seen waits until the proxy has received n more requests of a kind.
 func (l *line) seen(t *testing.T, op proxy.Op, n int64) {
 	t.Helper()
 	from := l.Seen(op)
@@ -72,7 +72,7 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 	})
 }
 
-// If the server no longer receives anything, the client must consider the session lost before the
+// If the server receives no more packets, the client must consider the session lost before the
 // server deletes its nodes. The witness watches the node over another connection.
 func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 	for name, mute := range map[string]func(*proxy.Proxy){"mute": (*proxy.Proxy).Mute, "replies muted": (*proxy.Proxy).MuteReplies, "refuse": (*proxy.Proxy).Refuse} {
@@ -114,8 +114,8 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 	}
 }
 
-// The old deadline stays until the quorum has answered on the new connection, so the monitor does
-// not wait a full period before the next heartbeat.
+// The old deadline remains until the quorum has answered on the new connection. So the next
+// heartbeat leaves at once, and not after a full period.
 func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -124,14 +124,13 @@ func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
 		l.keep(t)
 		f, next := l.Next(proxy.CheckOp, proxy.CutBefore), l.Next(proxy.CheckOp, proxy.HoldReply)
 		result(t, timeout, "a heartbeat", f.Fired())
-		// A new connection takes no time here. If it is there before the monitor waits for it, the
-		// monitor makes the first pause of a retry, a millisecond.
+		// A new connection takes no time here, and the first pause of a retry is a millisecond.
 		result(t, 2*time.Millisecond, "the next", next.Fired())
 		next.Release()
 	})
 }
 
-// If the session turns out to live on, its lease is alive again. Only the hold stays lost.
+// If an answer shows that the session is alive, its lease is alive again. The hold remains lost.
 func TestAliveComesBackWithTheConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -201,9 +200,8 @@ func TestRefreshWaitsForAnAnswer(t *testing.T) {
 	})
 }
 
-// A session ends during an outage, long before its deadline, and a heartbeat that waits for a
-// connection is answered in the next session. The holders of the former session are told all the
-// same, at its deadline at the latest.
+// A session ends during an outage, long before its deadline. The next heartbeat is answered in the
+// next session. The holders of the previous session are notified at its deadline at the latest.
 func TestALossIsToldInTimeWhenTheHeartbeatIsAnsweredInTheNextSession(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -14,7 +14,7 @@ import (
 )
 
 // asAccepted creates the directory of a lock at a path that the validator accepts, and a node in
-// it. The server must accept both, and create them there.
+// it. The server must accept both paths.
 func asAccepted(t *testing.T, c *Client, path string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

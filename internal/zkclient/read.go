@@ -10,7 +10,7 @@ import (
 )
 
 // Children lists a directory. It retries until a server answers. It returns ErrOver if the answer
-// did not come in the given session.
+// belongs to another session.
 func (c *Client) Children(ctx context.Context, session int64, dir string) ([]string, *zk.Stat, error) {
 	type listing struct {
 		children []string
@@ -36,16 +36,17 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 	return n.data, n.stat, err
 }
 
-// Set writes a node's data. It retries until a server answers. If an answer is lost it writes
-// again, so the write may happen twice.
+// Set writes a node's data. It retries until a server answers. If an answer is lost, it writes
+// again, so the server may write twice.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) error {
 	_, err := await(ctx, c, "write", func() (*zk.Stat, error) { return c.conn.Set(path, data, version) })
 	return err
 }
 
-// Check asks the quorum, once the connection is up, whether nodes exist in the given versions (-1:
-// any). It returns the index of the first that does not, with zk.ErrNoNode, zk.ErrBadVersion or
-// zk.ErrNoAuth, else NotDone; and ErrOver if the answer did not come in the given session.
+// Check asks the quorum whether nodes exist in the given versions (-1: any). It retries until a
+// server answers. If a node does not, Check returns its index and zk.ErrNoNode, zk.ErrBadVersion or
+// zk.ErrNoAuth; otherwise the index is NotDone. It returns ErrOver if the answer belongs to another
+// session.
 func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) (failed int, err error) {
 	ops := make([]any, len(checks))
 	for i, check := range checks {
@@ -58,10 +59,9 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	return answer.failed, err
 }
 
-// Barrier asks the quorum for nothing, once the connection is up. A read that comes after it on the
-// same connection shows all that was done before Barrier was called: the server that answers both
-// may lag behind the others, and the barrier brings it up to date. It returns ErrOver if the answer
-// did not come in the given session.
+// Barrier sends an empty quorum request, which brings a server that lags behind up to date. A later
+// read on the same connection shows all changes that were committed before the call. Barrier
+// returns ErrOver if the answer belongs to another session.
 func (c *Client) Barrier(ctx context.Context, session int64) error {
 	if _, err := c.Check(ctx, session, barrier); !proves(err) {
 		return err
@@ -69,8 +69,8 @@ func (c *Client) Barrier(ctx context.Context, session int64) error {
 	return nil
 }
 
-// CatchUp is Barrier in whichever session is current, which it returns: in the next one a server
-// may be behind again.
+// CatchUp is Barrier in whichever session is current. It returns that session: the server of the
+// next session may lag behind again.
 func (c *Client) CatchUp(ctx context.Context) (session int64, err error) {
 	for {
 		if session, err = c.Session(ctx); err == nil {
@@ -82,8 +82,8 @@ func (c *Client) CatchUp(ctx context.Context) (session int64, err error) {
 	}
 }
 
-// Refresh waits until the quorum answers and the session is known to be alive. After the process
-// was stopped for a while, the answers that it has may be older than the deadline allows.
+// Refresh waits until the quorum answers and the session is known to be alive. After a pause of the
+// process, the last answers may be too old for that.
 func (c *Client) Refresh(ctx context.Context, session int64) error {
 	for {
 		if err := c.Barrier(ctx, session); err != nil {
@@ -92,8 +92,7 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 		if c.conn.Alive(session) {
 			return nil
 		}
-		// The answer that has just arrived counts once the quorum answers a request that is sent
-		// 9T/32 later.
+		// A quorum request that is sent 9T/32 later proves the packet that was just answered.
 		timer := time.NewTimer(c.conn.Timeout() / 8)
 		select {
 		case <-timer.C:
@@ -104,12 +103,12 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 	}
 }
 
-// Replace replaces a node with a new one, both ephemeral, in one transaction, so no server ever
-// shows the directory without either. The transaction writes to the old node first, so data watches
-// on it fire with a change. A watch that fires with a deletion thus means that no node has replaced
-// the deleted one. If the answer is lost, Replace finds out which of the two nodes exists. It
-// returns zk.ErrNoNode if the old node was gone, ErrOver, ErrClosed or the server's refusal. It
-// takes no context, because its caller must know the result.
+// Replace replaces an ephemeral node with a new node in one transaction, so no server ever shows
+// the directory without both. The transaction writes to the old node first, so data watches on it
+// fire with a change. A watch that fires with a deletion thus means that no node has replaced the
+// deleted node. If the answer is lost, Replace checks which of the two nodes exists. It returns
+// zk.ErrNoNode if the old node was gone, ErrOver, ErrClosed or the server's refusal. It takes no
+// context, because its caller must know the result.
 func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []byte, acl []zk.ACL) error {
 	ops := []any{
 		&zk.SetDataRequest{Path: dir + "/" + old.Name, Version: -1}, // without data: twice the largest data would not fit into one request
@@ -131,8 +130,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		case refused:
 			return c.refusal(session, err)
 		case unknown:
-			// On this connection a quorum request is ordered after the transaction, whatever became
-			// of that.
+			// The quorum orders a request on this connection behind the transaction.
 			switch _, err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); err {
 			case nil, zk.ErrNoAuth: // it exists: a server looks for a node before it looks at its ACL
 				return nil

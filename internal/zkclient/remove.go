@@ -9,28 +9,27 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// AnySession means whichever session is current: the exact name of the node, with its id and
-// sequence number, proves that the node is ours.
+// AnySession means whichever session is current. It is for nodes whose exact names, with their ids
+// and sequence numbers, prove that this process has created them.
 const AnySession int64 = 0
 
-// A Removal is nodes to delete in one directory.
+// A Removal describes nodes to delete in one directory.
 type Removal struct {
 	Dir   string
 	Nodes []znode.Node
-	// Marker is "", or the end of the name of a release marker: another node, which the transaction
-	// that deletes the first of the nodes creates and deletes, with ACL. It never appears in a
-	// listing, but watches for its creation fire. It is the only signal that is delivered
-	// atomically with the deletion, is sent only by the node's owner, and cannot be sent by
-	// accident.
+	// Marker is "", or the end of the name of a release marker. The transaction that deletes the
+	// first of the nodes creates the marker, with ACL, and deletes it. The marker never appears in
+	// a listing, but watches for its creation fire. So waiters are notified, atomically with the
+	// deletion, that the owner of the node has deleted it.
 	Marker string
 	ACL    []zk.ACL
 }
 
-// Remove starts to delete nodes of a session, in one transaction. If the answer to a delete is
-// lost, it repeats the delete, until the nodes are gone, the session is over or the connection is
-// closed. The channel then yields nil if it deleted the nodes, zk.ErrNoNode if one of them was gone
-// before, ErrOver if the session ended (and the nodes with it), ErrClosed, or the server's refusal.
-// If the server refuses a marker, the nodes are deleted without.
+// Remove starts to delete nodes of a session, in one transaction. If the answer is lost, it repeats
+// the delete until the nodes are gone, the session is over or the connection is closed. The channel
+// then yields nil if Remove has deleted the nodes, zk.ErrNoNode if one of them was gone before,
+// ErrOver if the session (and with it the nodes) has ended, ErrClosed, or the server's refusal. If
+// the server refuses a marker, Remove deletes the nodes without it.
 func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 	result := make(chan error, 1) // buffered: the caller may not receive it
 	go func() {
@@ -40,7 +39,7 @@ func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 	return result
 }
 
-// RemoveNow is Remove, but waits for the result, however long that takes.
+// RemoveNow is Remove, but waits for the result.
 func (c *Client) RemoveNow(session int64, all ...Removal) error {
 	var paths []string
 	var markers []any
@@ -90,8 +89,8 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 	if outcomeOf(err) != refused || len(paths) == 1 {
 		return err
 	}
-	// Another client deleted one of the nodes, or the server refuses to delete it, so the
-	// transaction failed for all of them. The other nodes must not stay queued.
+	// Another client has deleted one of the nodes, or the server refuses to delete it, so the
+	// transaction failed for all of them. The other nodes must not remain queued.
 	var result error
 	gone := 0
 	if err == zk.ErrNoNode {
@@ -120,7 +119,7 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 }
 
 // delete deletes nodes in one transaction, behind the operations in before. perhaps means that the
-// server refused, but an earlier try, whose answer was lost, may have succeeded.
+// server has refused, but an earlier try, whose answer was lost, may have succeeded.
 func (c *Client) delete(session int64, paths []string, before ...any) (perhaps bool, err error) {
 	ops := before
 	for _, path := range paths {
@@ -150,8 +149,8 @@ func (c *Client) delete(session int64, paths []string, before ...any) (perhaps b
 	}
 }
 
-// refusal returns what it means that the server refused to delete nodes of a session. If the zk
-// client has sent the request in the next session, the end of the old one has deleted them.
+// refusal returns the error for a refused delete of nodes of a session. If the zk client has sent
+// the request in the next session, the end of the old session has deleted the nodes: ErrOver.
 func (c *Client) refusal(session int64, err error) error {
 	if err == zk.ErrNoNode && session != AnySession && !c.In(session) {
 		return ErrOver

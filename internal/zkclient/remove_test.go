@@ -53,8 +53,8 @@ func TestRemoveTellsThatANodeWasGone(t *testing.T) {
 	})
 }
 
-// One of three nodes is gone, and the first delete of all is lost on its way. That the second finds
-// a node missing does not mean that the first succeeded.
+// One of three nodes is gone, and the first delete of all is lost. The second finds a node missing,
+// which does not mean that the first succeeded.
 func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
 	})
 }
 
-// The first delete of all succeeds, and its reply is lost, and so is that of the single deletes. No
-// other client has deleted any.
+// The first delete of all succeeds, and its reply is lost. The replies to the single deletes are
+// lost, too. No other client has deleted a node.
 func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// A node that is proven ours by its name is deleted in any session: the witness acts as the client
-// in its next session.
+// With AnySession a node is deleted in any session. The witness acts as the client in its next
+// session.
 func TestRemoveInAnySession(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -184,7 +184,7 @@ func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 	})
 }
 
-// A removal from two directories gives up the one that is worn, whichever it is.
+// After a removal from two directories, the directory near the limit is deleted, whichever it is.
 func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
 	for worn := range 2 {
 		t.Run(fmt.Sprintf("directory %d", worn), func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
 	}
 }
 
-// Without READ on its node the client is refused a look at it, which says that the node exists: so
-// do both servers.
+// Without READ on its node the client cannot check the node. The refusal means that the node
+// exists.
 func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		for rights, acl := range map[string][]zk.ACL{"all rights": open, "no READ": zk.WorldACL(zk.PermAll &^ zk.PermRead)} {

@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Whatever path a server returns for a created node, it is parsed as a node of ours with a usable
-// sequence number, or as one that has none.
+// Each path that a server returns for a created node is parsed as a node with a usable sequence
+// number, or as a node without any.
 func FuzzMadeNodes(f *testing.F) {
 	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock, Nodes: 1}
 	try := newClaimTry(nil, []Claim{claim})

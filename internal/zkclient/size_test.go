@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// bytes is how many an operation has within a Multi on the wire.
+// bytes returns the size of an operation in a Multi, as it is sent.
 func bytes(op any) int {
 	const header = 4 + 1 + 4
 	text := func(s string) int { return 4 + len(s) }
@@ -28,7 +28,7 @@ func bytes(op any) int {
 	panic(op)
 }
 
-// A server closes the connection of a client that sends more than it takes.
+// A server closes the connection when a request is larger than its limit.
 func TestTheSizeOfAClaimIsNoLessThanItIs(t *testing.T) {
 	for _, length := range []int{1, 20, 100, 1000} {
 		dir := "/" + strings.Repeat("a", length)

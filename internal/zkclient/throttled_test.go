@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// throttled is the answer of a server that is overloaded. The server answers it by itself: neither
-// the leader nor another member sees the request, and it is not done.
+// throttled is the answer of an overloaded server. The server does not forward the request to the
+// leader, and no server executes it.
 var throttled = proxy.Answer(-127)
 
 func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
@@ -118,8 +118,7 @@ func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
 	})
 }
 
-// A barrier that is throttled has brought no server up to date: a listing after it may not show the
-// create yet.
+// A throttled barrier brings no server up to date: a listing after it may not show the create.
 func TestAThrottledBarrierIsNone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -143,7 +142,7 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 	})
 }
 
-// Heartbeats that a server throttles do not extend the deadline: the leader has not seen them.
+// Throttled heartbeats do not extend the deadline: the leader has not received them.
 func TestThrottledHeartbeatsProveNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -166,8 +165,8 @@ func TestThrottledHeartbeatsProveNothing(t *testing.T) {
 	})
 }
 
-// A follower that keeps sessions local, and does not upgrade them, lets the leader refuse what is
-// to own a node, by a code that otherwise says that the session is over.
+// If a follower keeps sessions local and does not upgrade them, the leader refuses to create an
+// ephemeral node, with the code of an expired session.
 func TestASessionThatMayOwnNoNode(t *testing.T) {
 	t.Parallel()
 	for _, touch := range []bool{true, false} {
@@ -187,7 +186,7 @@ func TestASessionThatMayOwnNoNode(t *testing.T) {
 	}
 }
 
-// If a call ends while its server throttles it, or does not do it for another reason, the error
+// If a call is canceled while its server throttles it, or refuses it for another reason, the error
 // says so.
 func TestTheErrorNamesTheAnswer(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// Transact does a caller's transaction at most once, and its error says whether it may have been
-// done.
+// Transact runs a caller's transaction at most once, and its error says whether the server may have
+// executed it.
 func TestTransact(t *testing.T) {
 	const patience = 5 * time.Second
 	// Each write adds one to the version of the directory.
@@ -145,8 +145,8 @@ func TestTransact(t *testing.T) {
 	}
 }
 
-// Without a connection a transaction is not sent: from the zk client's queue it could be sent after
-// its caller has given up.
+// Without a connection Transact does not send the transaction: the zk client could send it from its
+// queue after the call has returned.
 func TestTransactWaitsForAConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -169,7 +169,8 @@ func TestTransactWaitsForAConnection(t *testing.T) {
 	})
 }
 
-// A check says which node the server has refused, and none if no server has answered.
+// Check returns the index of the node that the server has refused, and NotDone if no server has
+// answered.
 func TestCheckSaysWhichNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -12,13 +12,13 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// patience is how long a server that works may take to answer.
+// patience is how long a healthy server may take to answer.
 const patience = 50 * time.Millisecond
 
-// Unreached returns the error of a call whose ctx has ended. If no server answers, the error
+// Unreached returns the error of a call whose ctx is canceled. If no server answers, the error
 // matches wire.ErrNoAnswer and says why: there is no connection, the servers refuse the credentials
-// (zk.ErrAuthFailed), the server drops requests because of its load, or it is silent. since is when
-// the call began to wait for a connection or for an answer; zero: it waits for neither.
+// (zk.ErrAuthFailed), the server is overloaded and drops requests, or it is silent. since is when
+// the call began to wait for a connection or for an answer; zero: it waits for an event.
 func (c *Client) Unreached(ctx context.Context, err error, since time.Time) error {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// unreached is the error of a call that waits until its ctx ends.
+// unreached returns the error of a call that waits until its ctx is canceled.
 func unreached(t *testing.T, c *Client) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -29,8 +29,8 @@ func unreached(t *testing.T, c *Client) error {
 	return err
 }
 
-// The servers refuse credentials that they have accepted before. The zk client takes each
-// connection for one that is up.
+// The servers refuse credentials that they have accepted before. The zk client considers each
+// connection up.
 func TestTheErrorTellsThatCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -65,7 +65,7 @@ func TestTheErrorTellsThatCredentialsAreRefused(t *testing.T) {
 	})
 }
 
-// After the first connection no other comes about, as when a certificate has expired.
+// After the first connection all attempts fail, as if a certificate has expired.
 func TestTheErrorTellsWhyThereIsNoConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -69,7 +69,7 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 	})
 }
 
-// Callers that watch many nodes share the watches, too: no watch is set twice.
+// Callers that watch many nodes share the watches: none is set twice.
 func TestWatchesOfManyAreShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -120,7 +120,7 @@ func TestWatchesOfManyAreShared(t *testing.T) {
 	})
 }
 
-// After a reconnect the watches that were set with one request are gone.
+// After a reconnect the watches of WatchNodes are gone.
 func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -164,8 +164,8 @@ func TestAWatchThatHasFiredIsSetAgain(t *testing.T) {
 	})
 }
 
-// A wait for a node that does not exist leaves nothing in this process or on the server. An ExistsW
-// would leave a watch on the server forever.
+// A wait for a node that does not exist leaves no watch in this process or on the server. An
+// ExistsW would leave a watch on the server forever.
 func TestAWatchOfNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -256,8 +256,8 @@ func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
 	}
 }
 
-// The end of a session says nothing about a node, and a watch of the old session is not used in the
-// new one.
+// The end of a session means nothing for a node. A watch of the old session is not used in the new
+// session.
 func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -295,8 +295,7 @@ func TestACloseIsNoDeletion(t *testing.T) {
 	})
 }
 
-// When Replace puts a new node in the place of an old one, a watch on the old one fires with a
-// change, not with a deletion.
+// When Replace replaces a node, a watch on the old node fires with a change, not with a deletion.
 func TestWatchesAreOfFullNames(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -319,8 +318,8 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 	})
 }
 
-// A watch ends with its connection, and wakes its waiters at once. The next caller gets a watch on
-// the present connection.
+// A watch ends with its connection and wakes its waiters at once. The next caller receives a watch
+// on the current connection.
 func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -353,9 +352,8 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 	})
 }
 
-// A waiter of the last session asked for a watch during the outage in which the session ended, and
-// has no answer yet. A waiter for the same node in the next session neither waits for that answer
-// nor gets it.
+// During an outage a session ends, and the request of its waiter for a watch is not answered yet. A
+// waiter for the same node in the next session neither waits for that answer nor receives it.
 func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -18,8 +18,8 @@ import (
 func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		// real: nothing here breaks. Members and clients that a busy machine keeps silent for
-		// seconds are not to give each other up.
+		// The timeouts are long, so that servers and clients on a busy machine do not lose each
+		// other.
 		const patience = 20 * time.Second
 		members := v.Cluster(t, 3, venue.Options{SyncLimit: patience}).Addrs()
 		witness := v.Connect(t, 3*patience, members...)
