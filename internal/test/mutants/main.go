@@ -88,25 +88,17 @@ func exitOn(err error) {
 	}
 }
 
-// choose returns the mutant of that name, or those whose names match.
+// choose returns the mutants whose names match.
 func choose(what string) ([]mutant, error) {
 	pattern, err := regexp.Compile(what)
 	if err != nil {
 		return nil, err
 	}
-	var matching []mutant
-	for _, m := range mutants {
-		if m.name == what {
-			return []mutant{m}, nil
-		}
-		if pattern.MatchString(m.name) {
-			matching = append(matching, m)
-		}
-	}
-	if len(matching) == 0 {
+	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !pattern.MatchString(m.name) })
+	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no mutant is called %q", what)
 	}
-	return matching, nil
+	return chosen, nil
 }
 
 // misfits says what no longer fits the code: a mutant, a shortcut, the mutant that doc.go of the
@@ -151,6 +143,9 @@ func misfits(root string) (wrong []string) {
 	}
 	if len(named) < 12 {
 		wrong = append(wrong, fmt.Sprintf("only %d invariants of internal/queue/doc.go name a mutant", len(named)))
+	}
+	if len(mutants) > 60 {
+		wrong = append(wrong, fmt.Sprintf("%d mutants are written by hand, the limit is 60", len(mutants)))
 	}
 	for _, s := range patch.Shortcuts {
 		if _, err := patch.All(root, s.Patches...); err != nil {

@@ -2,20 +2,6 @@ package main
 
 import "testing"
 
-func TestChoose(t *testing.T) {
-	if got, err := choose(""); err != nil || len(got) != len(mutants) || len(got) > 60 {
-		t.Errorf("without a name: %d of %d, at most 60; %v", len(got), len(mutants), err)
-	}
-	if got, err := choose(mutants[0].name); err != nil || len(got) != 1 || got[0].name != mutants[0].name {
-		t.Errorf("by its name: %d, %v", len(got), err)
-	}
-	for _, bad := range []string{"there is none", "("} {
-		if got, err := choose(bad); err == nil {
-			t.Errorf("%q: %d", bad, len(got))
-		}
-	}
-}
-
 func TestFailure(t *testing.T) {
 	for text, want := range map[string]string{
 		"--- FAIL: TestA (1s)\n    --- PASS: TestA/x (0s)\n    --- FAIL: TestA/y (0s)\nFAIL\n": "TestA/y",
