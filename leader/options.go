@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Option changes a default of [New]. Every [zklocks.Option] is one.
+// Option changes a default of [New]. Every [zklocks.Option] is also an Option.
 type Option interface{ leaderOption }
 
 type leaderOption = slot.LeaderOption

@@ -36,4 +36,7 @@
 // three exclude each other on one path. With [WithKazooNames] they have the names of kazoo's Lock.
 // A candidate of package leader on the path is excluded, too. Nodes of other locks, of package
 // rwlock for example, are ignored.
+//
+// The algorithm is "Locks" of the ZooKeeper recipes, with holds that are counted in the process, as
+// in Curator's InterProcessMutex.
 package reentrant

@@ -6,7 +6,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Option changes a default of [New]. Every [zklocks.Option] is one.
+// Option changes a default of [New]. Every [zklocks.Option] is also an Option.
 type Option interface{ reentrantOption }
 
 type reentrantOption = slot.ReentrantOption

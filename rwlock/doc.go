@@ -39,4 +39,7 @@
 // their nodes, which this package ignores: it does not exclude them, even if only Lock is used.
 // With [WithCuratorNames] it shares its locks with Curator's InterProcessReadWriteLock, with
 // [WithKazooNames] with kazoo's ReadLock and WriteLock.
+//
+// The algorithm is "Shared Locks" of the ZooKeeper recipes. Here goroutines of one process share a
+// read node, and [RWMutex.Downgrade] and [WithHandoff] are additions.
 package rwlock

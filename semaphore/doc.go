@@ -32,4 +32,8 @@
 //
 // Curator and kazoo use other names for the nodes of their semaphores. Do not use a path of such a
 // semaphore: both semaphores would grant all permits, without an error.
+//
+// The algorithm follows Curator's InterProcessSemaphoreV2: each permit is a sequential node, and
+// the first N nodes hold. Here one transaction creates all nodes of a call, so several permits are
+// granted together, and the order of the nodes takes the place of Curator's additional mutex.
 package semaphore

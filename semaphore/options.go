@@ -5,7 +5,7 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// Option changes a default of [New]. Every [zklocks.Option] is one.
+// Option changes a default of [New]. Every [zklocks.Option] is also an Option.
 type Option interface{ semaphoreOption }
 
 type semaphoreOption = slot.SemaphoreOption
