@@ -39,7 +39,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	slot.PutPart(&m.reader.lockSlot, &m.reader, m.readPart)
 	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours}
 	m.request = queue.Request{Kind: m.kinds.write, Nodes: 1}
-	if cfg.handoff > 0 {
+	if cfg.handoff > 0 && m.queue.Invalid() == nil {
 		m.writes = &handoff{queue: m.queue, request: m.request, limit: cfg.handoff}
 	}
 	return m
@@ -136,9 +136,6 @@ func (m *RWMutex) made() *RWMutex {
 func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
 	m = m.made()
 	call := m.queue.Call(ctx, m.request)
-	if err := m.queue.Invalid(); err != nil {
-		return nil, m.queue.Fail(call, op, err)
-	}
 	var grant *queue.Grant
 	var err error
 	switch {

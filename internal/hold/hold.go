@@ -55,7 +55,7 @@ type Grant interface {
 // State is the state of one grant. Its methods may be called from any goroutine. Until a hold has a
 // listener, it locks no mutex.
 type State struct {
-	grant Grant
+	Grant Grant // set before the first use
 	// end is nil while held; then ErrReleased, or an error that matches ErrLost. It is set once.
 	end atomic.Pointer[error]
 	// listeners is nil until a hold has one.
@@ -70,16 +70,13 @@ type listeners struct {
 	holds map[*Hold]struct{}
 }
 
-// Begin begins the state of g.
-func (s *State) Begin(g Grant) { s.grant = g }
-
 // Look returns nil while the grant lives, and then what ended it. In a process that was stopped for
 // longer than its session lives, Look detects the loss.
 func (s *State) Look() error {
 	if end := s.end.Load(); end != nil {
 		return *end
 	}
-	if why := s.grant.Alive(); why != nil {
+	if why := s.Grant.Alive(); why != nil {
 		s.Lose(why)
 		return *s.end.Load()
 	}
@@ -90,7 +87,7 @@ func (s *State) Look() error {
 // all holders have been notified, also if another goroutine has ended the grant.
 func (s *State) Lose(why error) {
 	if !errors.Is(why, ErrLost) {
-		why = s.grant.Named(fmt.Errorf("%w: %w", ErrLost, why))
+		why = s.Grant.Named(fmt.Errorf("%w: %w", ErrLost, why))
 	}
 	s.ends(&why)
 }
@@ -110,8 +107,9 @@ var released = ErrReleased
 func (s *State) ends(end *error) bool {
 	first := s.end.CompareAndSwap(nil, end)
 	s.tell()
+	//invariant 4: s.listeners.Load() == nil || s.listeners.Load().holds == nil
 	if first {
-		s.grant.CleanUp(*end)
+		s.Grant.CleanUp(*end)
 	}
 	return first
 }
@@ -137,7 +135,7 @@ func (s *State) tell() {
 // Hold is the state of one hold on a grant, of several or the only one. It ends once: when it is
 // released, or else with the grant. Its methods may be called from any goroutine.
 type Hold struct {
-	state *State
+	State *State // of its grant; set before the first use
 	// end is nil while held; then ErrReleased, or the end of the grant, from the first call on that
 	// has checked the grant. It is set once.
 	end       atomic.Pointer[error]
@@ -149,15 +147,12 @@ type Hold struct {
 	hooks map[*func(error)]struct{} // see OnEnd
 }
 
-// Begin begins a hold on the grant of s.
-func (h *Hold) Begin(s *State) { h.state = s }
-
 // Look returns nil while the hold lives, and then what ended it. It checks the grant first.
 func (h *Hold) Look() error {
 	if end := h.end.Load(); end != nil {
 		return *end
 	}
-	if h.state.Look() != nil {
+	if h.State.Look() != nil {
 		return *h.ended()
 	}
 	return nil
@@ -166,7 +161,7 @@ func (h *Hold) Look() error {
 // ended returns what has ended the hold, nil if it lives. Unlike Look it does not ask whether the
 // grant must be considered lost.
 func (h *Hold) ended() *error {
-	if end := h.state.end.Load(); end != nil {
+	if end := h.State.end.Load(); end != nil {
 		h.end.CompareAndSwap(nil, end)
 	}
 	return h.end.Load()
@@ -184,7 +179,7 @@ func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context
 	ended := ctx.Err() != nil // and is the limit, whatever the hold does
 	first := h.Look() == nil && h.end.CompareAndSwap(nil, &released)
 	if h.listening.Load() {
-		all := h.state.listeners.Load()
+		all := h.State.listeners.Load()
 		all.telling.Lock()
 		h.tell(all)
 		all.telling.Unlock()
@@ -230,10 +225,10 @@ func (h *Hold) tell(all *listeners) {
 
 // listen returns the listeners, locked. If the hold lives, it is one of them.
 func (h *Hold) listen() *listeners {
-	all := h.state.listeners.Load()
+	all := h.State.listeners.Load()
 	if all == nil {
-		h.state.listeners.CompareAndSwap(nil, &listeners{holds: make(map[*Hold]struct{})})
-		all = h.state.listeners.Load()
+		h.State.listeners.CompareAndSwap(nil, &listeners{holds: make(map[*Hold]struct{})})
+		all = h.State.listeners.Load()
 	}
 	all.mu.Lock()
 	h.listening.Store(true)

@@ -30,8 +30,7 @@ func (l *life) CleanUp(error)       { l.cleanUp() }
 
 func begin(look func() error) *life {
 	l := &life{look: look, cleanUp: func() {}}
-	l.grant.Begin(l)
-	l.Begin(&l.grant)
+	l.grant.Grant, l.State = l, &l.grant
 	return l
 }
 
@@ -291,7 +290,7 @@ func TestLostIsClosedBeforeTheCleanUp(t *testing.T) {
 	var holds [20]Hold
 	var lost [20]<-chan struct{}
 	for i := range holds {
-		holds[i].Begin(&l.grant)
+		holds[i].State = &l.grant
 		lost[i] = holds[i].Lost()
 	}
 	why := error(ErrLost)
@@ -343,7 +342,7 @@ func TestALossWaitsForTheGoroutineThatTells(t *testing.T) {
 func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 	l := begin(alive)
 	var other Hold
-	other.Begin(&l.grant)
+	other.State = &l.grant
 	lost, ctx, others := l.Lost(), l.Context(t.Context()), other.Lost()
 	if err := release(&l.Hold); err != nil {
 		t.Fatal(err)

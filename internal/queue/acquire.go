@@ -65,7 +65,7 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
 			}
 		}
 		next := relist
-		if w.shortcut() {
+		if w.token != 0 && (w.roomInReply() || w.noWriterCached()) { // without a token a listing reads it
 			next, _ = w.recheck()
 		}
 		if next != granted {
@@ -192,6 +192,7 @@ func (w *waiter) recheck() (turn, error) {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {
 			if zkclient.Gone(event) {
+				//invariant 3: event.Err == nil
 				return relist, errNoNode
 			}
 			return relist, nil // a client has written into the node, or the watch has ended with its connection

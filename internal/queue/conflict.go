@@ -37,7 +37,7 @@ var modes = [...]struct {
 // that creates its node, because readers that share a node rely on that. Waiters of other modes but
 // Read do it for the reply, which tells how many children there are and the node's czxid; they do
 // without it where the right is missing.
-func (m Mode) announced() bool { return modes[Read].waitsFor.has(m) }
+func (m Mode) announced() bool { return m == Write || m == CuratorWrite }
 
 type modeSet uint8
 

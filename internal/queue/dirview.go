@@ -87,6 +87,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	case writers.Stat.Mzxid > dir.Mzxid:
 		v = nil
 	}
+	//invariant 6: v == nil || v.writers == nil || v.writers.Stat.Mzxid == v.mzxid
 	if v.valid() || !now.valid() {
 		d.now.Store(v)
 	}
@@ -158,9 +159,11 @@ func (s *NodeSharing) CanJoin() bool {
 	if s.at.Load() == 0 {
 		return true
 	}
-	if !s.free().valid() {
+	v := s.free()
+	if !v.valid() {
 		return false
 	}
+	//invariant 6: v.newest < s.at.Load()-1
 	s.queue.view.expires()
 	return true
 }

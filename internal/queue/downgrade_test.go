@@ -16,7 +16,7 @@ import (
 type lostBehind struct{ *Grant }
 
 func (g lostBehind) Alive() error {
-	g.state.Begin(g.Grant)
+	g.state.Grant = g.Grant
 	g.state.Lose(errors.New("test"))
 	return nil
 }
@@ -32,7 +32,7 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		path := test.Path(t)
 		l := newQueue(t, conn, path, with(Default(), rwNames))
 		h := lock(t, l, znode.Write)
-		h.Grant.state.Begin(lostBehind{h.Grant})
+		h.Grant.state.Grant = lostBehind{h.Grant}
 		if err := h.Downgrade(t.Context(), l, znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("downgraded what was lost: %v", err)
 		}

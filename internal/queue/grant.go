@@ -87,13 +87,13 @@ func newGrant(all waiters) *Grant {
 	g := &Grant{client: w.queue.client, sess: w.sess, token: w.token, since: time.Now(), lease: w.lease}
 	g.granted.nodes = make([]nodeRef, 0, len(all)*len(w.nodes))
 	for _, w := range all {
+		//invariant 8: w.limit.AllowedAhead >= 0
 		for _, n := range w.nodes {
 			g.granted.nodes = append(g.granted.nodes, nodeRef{w.queue, n, w.marker})
 		}
 	}
 	g.held.Store(&g.granted)
-	g.state.Begin(g)
-	g.self.Begin(&g.state)
+	g.state.Grant, g.self.State = g, &g.state
 	g.client.Held.Store(g, nil)
 	g.lease.OnLoss(g.state.Lose)
 	return g

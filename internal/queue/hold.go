@@ -47,7 +47,7 @@ type Owner interface {
 // only hold, which deletes the nodes.
 func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call Call) {
 	h.Grant, h.in, h.leaver, h.call = g, in, leaver, call
-	h.state.Begin(&g.state)
+	h.state.State = &g.state
 	if len(call) == 0 {
 		return
 	}

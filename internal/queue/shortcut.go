@@ -12,11 +12,6 @@ import "github.com/zklocks/zklocks/internal/zkclient"
 //
 // Each ends in the same recheck as a grant by a listing.
 
-// shortcut reports whether it is the waiter's turn by what is known without a listing.
-func (w *waiter) shortcut() bool {
-	return w.token != 0 && (w.roomInReply() || w.noWriterCached()) // without a token a listing reads it
-}
-
 // tokenOf returns the token that the reply to the create tells: a directory's mzxid, if the
 // transaction has touched one, or the zxid in the header, on a connection where that has been seen
 // to be right; 0 if it tells none.

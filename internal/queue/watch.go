@@ -64,7 +64,8 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	for i := len(watches) - 1; i >= 0; i-- {
 		seen := watches[i] != nil
 		if seen {
-			switch event, fired := watches[i].Fired(); {
+			event, fired := watches[i].Fired()
+			switch {
 			case !fired:
 				continue
 			case !zkclient.Gone(event):
@@ -73,6 +74,7 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 				b.releasedByHolder()
 				return nil, pending
 			}
+			//invariant 3: event.Type != zk.EventNotWatching
 		}
 		b.remove(i, seen)
 		watches = slices.Delete(watches, i, i+1)

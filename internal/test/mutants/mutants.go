@@ -53,8 +53,8 @@ var mutants = []mutant{
 	{
 		name: "node-deleted-before-the-loss-is-told", pkg: "internal/hold", in: "State.ends",
 		why:  "the next waiter holds while Lost is open",
-		old:  "s.tell()\n\tif first {\n\t\ts.grant.CleanUp(*end)\n\t}",
-		new:  "if first {\n\t\ts.grant.CleanUp(*end)\n\t}\n\ts.tell()",
+		old:  "s.tell()\n\t//invariant 4: s.listeners.Load() == nil || s.listeners.Load().holds == nil\n\tif first {\n\t\ts.Grant.CleanUp(*end)\n\t}",
+		new:  "if first {\n\t\ts.Grant.CleanUp(*end)\n\t}\n\ts.tell()",
 		test: "internal/queue TestALostHoldIsToldBeforeItsNodeIsDeleted",
 	},
 	// Invariant 5: a missing write node may have been downgraded.
@@ -246,7 +246,7 @@ var mutants = []mutant{
 	{
 		name: "every-hold-listens", pkg: "internal/queue", in: "Hold.Begin",
 		why: "a hold that does not ask for requests makes one for each lock",
-		old: `h.state.Begin(&g.state)`, new: "h.state.Begin(&g.state)\n\th.ReleaseRequested()",
+		old: `h.state.State = &g.state`, new: "h.state.State = &g.state\n\th.ReleaseRequested()",
 		test: "reentrant TestMutex/an uncontended cycle takes as few requests as promised",
 	},
 	{
@@ -304,7 +304,7 @@ var mutants = []mutant{
 	{
 		name: "held-without-a-look", pkg: "internal/hold",
 		why: "a process that was frozen past its deadline believes that it holds",
-		old: `if why := s.grant.Alive(); why != nil {`, new: `if why := error(nil); why != nil {`,
+		old: `if why := s.Grant.Alive(); why != nil {`, new: `if why := error(nil); why != nil {`,
 		test: "internal/hold TestTheFirstLookTellsWhicheverItIs", world: "any",
 	},
 	{
