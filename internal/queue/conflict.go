@@ -21,16 +21,16 @@ const (
 // modes has a row for each mode: all that the protocol needs to know of it.
 var modes = [...]struct {
 	// waitsFor are the modes that it waits for when they are ahead.
-	waitsFor modeSet
+	waitsFor []Mode
 	// exclusive nodes hold alone: no node ahead of one that holds is waited for by any node behind.
 	exclusive bool
 	observed  observe.Kind
 }{
-	Read:         {waitsFor: set(Write, CuratorWrite), observed: observe.KindRead},
-	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, observed: observe.KindWrite},
-	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, observed: observe.KindWrite},
-	Mutex:        {waitsFor: set(Mutex), exclusive: true, observed: observe.KindMutex},
-	Permit:       {waitsFor: set(Permit), observed: observe.KindPermits},
+	Read:         {waitsFor: []Mode{Write, CuratorWrite}, observed: observe.KindRead},
+	Write:        {waitsFor: []Mode{Read, Write, CuratorWrite}, exclusive: true, observed: observe.KindWrite},
+	CuratorWrite: {waitsFor: []Mode{Read, Write, CuratorWrite}, exclusive: true, observed: observe.KindWrite},
+	Mutex:        {waitsFor: []Mode{Mutex}, exclusive: true, observed: observe.KindMutex},
+	Permit:       {waitsFor: []Mode{Permit}, observed: observe.KindPermits},
 }
 
 // announced reports whether a waiter of the mode must write the directory's data in the transaction
@@ -38,17 +38,6 @@ var modes = [...]struct {
 // Read do it for the reply, which tells how many children there are and the node's czxid; they do
 // without it where the right is missing.
 func (m Mode) announced() bool { return m == Write || m == CuratorWrite }
-
-type modeSet uint8
-
-func set(all ...Mode) (s modeSet) {
-	for _, m := range all {
-		s |= 1 << m
-	}
-	return s
-}
-
-func (s modeSet) has(m Mode) bool { return s>>m&1 != 0 }
 
 // Names are the kinds of node that a queue has, and the mode of each.
 type Names []Name
@@ -91,14 +80,14 @@ type rule struct {
 func (r rule) near(blockers int) bool { return blockers-r.allowed <= r.allowed+r.nodes }
 
 func (r rule) waitsFor(ahead znode.Node) bool {
-	return modes[r.mode].waitsFor.has(r.names.mode(ahead.Kind))
+	return slices.Contains(modes[r.mode].waitsFor, r.names.mode(ahead.Kind))
 }
 
 // mayBeReplaced (invariant 5) reports whether another node may stand in the place of a deleted one
 // that r waits for: a downgrade replaces a write node by a read node with the same number, in one
 // transaction. seen says that a watch has reported the deletion.
 func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
-	if !modes[r.mode].waitsFor.has(Read) {
+	if !slices.Contains(modes[r.mode].waitsFor, Read) {
 		return false
 	}
 	switch r.names.mode(gone.Kind) {

@@ -58,7 +58,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		if h.watching.Load() {
 			go h.watch(now)
 		}
-		if h.requests.Load() != nil {
+		if h.request.Load() != nil {
 			go h.watchRequest(now)
 		}
 		return nil

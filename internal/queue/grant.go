@@ -45,7 +45,7 @@ type Grant struct {
 	own      atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
 	observed atomic.Bool                    // observers were notified of a hold on it
 	watching atomic.Bool                    // goroutines watch the nodes for their deletion, see WatchNodes
-	requests atomic.Pointer[requests]       // nil: no hold waits for a request, see ReleaseRequested
+	request  atomic.Pointer[request]        // nil: no hold waits for one, see ReleaseRequested
 }
 
 // heldNodes are what a grant holds. They are immutable: a change replaces them, and while one is

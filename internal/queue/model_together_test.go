@@ -156,7 +156,7 @@ func (m *togetherModel) myTurn(s *togetherState, prefix uint8, c uint8, d int) b
 	for o := range uint8(len(m.wants)) {
 		for round := range s.clients[o].round + 1 {
 			live, theirs, before := s.exists(prefix, o, round, d, m.wants[o][d].mode)
-			if live && before < at && modes[mode].waitsFor.has(theirs) {
+			if live && before < at && slices.Contains(modes[mode].waitsFor, theirs) {
 				ahead += m.wants[o][d].nodes
 			}
 		}
@@ -445,7 +445,7 @@ func (m *togetherModel) holdsIn(s *togetherState, c uint8, d int) bool {
 func (m *togetherModel) excludeEachOther(s *togetherState, a, b uint8, d int) bool {
 	_, one, _ := s.exists(s.logged, a, s.clients[a].round, d, m.wants[a][d].mode)
 	_, other, _ := s.exists(s.logged, b, s.clients[b].round, d, m.wants[b][d].mode)
-	return one != Permit && (modes[one].waitsFor.has(other) || modes[other].waitsFor.has(one))
+	return one != Permit && (slices.Contains(modes[one].waitsFor, other) || slices.Contains(modes[other].waitsFor, one))
 }
 
 // explore looks through all states. The trace leads to the first that is wrong.

@@ -48,46 +48,28 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 	}
 }
 
-// requests are whether a release of a grant was requested, by queue. The key nil is for holds on
-// several locks: a request in any of the queues.
-type requests map[*Queue]request
-
-// A request is a context that ends when it is made.
+// A request is a context that ends when a client asks for the release of a grant.
 type request struct {
 	context.Context
 	tell context.CancelFunc
 }
 
-func newRequest() (r request) {
-	r.Context, r.tell = context.WithCancel(context.Background())
-	return r
-}
-
-// ReleaseRequested returns a channel that is closed when the first of the hold's nodes contains a
-// request; the first in any of its queues, if it has several: it can only be released as a whole.
-// The first call has the nodes read and watched, off the caller's path. All holds on the same nodes
-// have the same channel. After the end of the hold it has no meaning.
-func (h *Hold) ReleaseRequested() <-chan struct{} {
-	if h.requests.Load() == nil {
-		nodes := h.held.Load().first()
-		all := requests{nil: newRequest()}
-		for _, n := range h.granted.first() {
-			all[n.queue] = newRequest()
-		}
-		if h.requests.CompareAndSwap(nil, &all) {
+// ReleaseRequested returns a channel that is closed when the first of a grant's nodes contains a
+// request; the first in any of its queues, if it has several. The first call has the nodes read and
+// watched, off the caller's path. All holds on the grant have the same channel. After the end of
+// the hold it has no meaning.
+func (g *Grant) ReleaseRequested() <-chan struct{} {
+	if g.request.Load() == nil {
+		var r request
+		r.Context, r.tell = context.WithCancel(context.Background())
+		nodes := g.held.Load().first()
+		if g.request.CompareAndSwap(nil, &r) {
 			for _, n := range nodes {
-				go h.watchRequest(n)
+				go g.watchRequest(n)
 			}
 		}
 	}
-	return (*h.requests.Load())[h.in].Done()
-}
-
-// requested notifies the holds of a request to the node in a queue.
-func (g *Grant) requested(q *Queue) {
-	all := *g.requests.Load()
-	all[q].tell()
-	all[nil].tell()
+	return g.request.Load().Done()
 }
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
@@ -102,7 +84,7 @@ func (g *Grant) watchRequest(n nodeRef) {
 		case err != nil:
 			return // the node, its session, the connection or the grant is gone
 		case isReleaseRequest(w.Data):
-			g.requested(n.queue)
+			g.request.Load().tell()
 			return
 		}
 		wire.Wait(ctx, nil, w)
@@ -132,7 +114,7 @@ func (h *Hold) Write(ctx context.Context, data []byte) error {
 			return h.endOr(Explain(err, "READ on "+path))
 		case isReleaseRequest(old):
 			h.ReleaseRequested()
-			h.requested(h.in)
+			h.request.Load().tell()
 		}
 		_, err = h.multi(ctx, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
 		switch {

@@ -2,15 +2,8 @@ package queue
 
 import "github.com/zklocks/zklocks/internal/zkclient"
 
-// The shortcuts save requests. Without them a waiter lists, and holds as surely.
-//
-//   - roomInReply: the reply to the create tells how many children the directory has, and all of
-//     them may be ahead.
-//   - noWriterCached: a reader knows that no writer is queued (dirView).
-//   - release marker: the nearest blocker is deleted together with a marker, which says that none
-//     was ahead of its holder.
-//
-// Each ends in the same recheck as a grant by a listing.
+// The shortcuts save requests: roomInReply, noWriterCached and release markers. Without them a
+// waiter lists, and holds as surely. Each ends in the same recheck as a grant by a listing.
 
 // tokenOf returns the token that the reply to the create tells: a directory's mzxid, if the
 // transaction has touched one, or the zxid in the header, on a connection where that has been seen

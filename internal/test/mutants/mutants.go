@@ -148,8 +148,8 @@ var mutants = []mutant{
 	{
 		name: "writer-ignores-readers", pkg: "internal/queue",
 		why:  "a reader and a writer hold side by side",
-		old:  `Write: {waitsFor: set(Read, Write, CuratorWrite),`,
-		new:  `Write: {waitsFor: set(Write, CuratorWrite),`,
+		old:  `Write:        {waitsFor: []Mode{Read, Write, CuratorWrite},`,
+		new:  `Write:        {waitsFor: []Mode{Write, CuratorWrite},`,
 		test: "rwlock TestReadersHoldTogetherAndKeepWritersOut", world: "any",
 	},
 	{
