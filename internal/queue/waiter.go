@@ -238,9 +238,8 @@ func (w *waiter) readToken(ctx context.Context) error {
 }
 
 // leave deletes the nodes because of err, and returns the error for the caller. It waits for the
-// answer, unless ctx has ended or the session is over, with which the server deletes the nodes. The
-// error of a deletion is added to err, unless the waiters start over: then their next listing shows
-// what is left.
+// answer, unless ctx has ended, the waiters start over, or the connection is closed; the deletion
+// continues in the background then. The error of the deletion is added to err.
 func (all waiters) leave(ctx context.Context, err error) error {
 	removals := make([]zkclient.Removal, len(all))
 	all[0].lease.End() // all have the same
@@ -249,9 +248,9 @@ func (all waiters) leave(ctx context.Context, err error) error {
 	}
 	removed := all[0].queue.client.Remove(all[0].sess, removals...)
 	switch {
-	case errors.Is(err, zkclient.ErrOver), errors.Is(err, zkclient.ErrClosed):
+	case startsOver(err), errors.Is(err, zkclient.ErrClosed):
 		return err
-	case zkclient.Ended(ctx) != nil && !startsOver(err):
+	case zkclient.Ended(ctx) != nil:
 		return &Leaving{err, removed, all[0].queue.client.Timeout()}
 	}
 	select {
@@ -260,12 +259,10 @@ func (all waiters) leave(ctx context.Context, err error) error {
 		case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
 			return err
 		}
-		if !startsOver(err) {
-			return hold.And(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
-		}
+		return hold.And(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
 	case <-ctx.Done():
+		return err
 	}
-	return err
 }
 
 // Leaving is the error of a call whose ctx has ended, while its nodes are being deleted.
