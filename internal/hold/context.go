@@ -2,9 +2,8 @@ package hold
 
 import "context"
 
-// Context returns a context that ends when parent ends or when the hold ends. context.Cause
-// distinguishes a loss (ErrLost) from a release (ErrReleased). What it needs is freed when either
-// ends.
+// Context returns a context that ends with parent or with the hold. context.Cause distinguishes a
+// loss (ErrLost) from a release (ErrReleased). Its memory is freed when it ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	NeedContext(parent)
 	_ = h.Look()
@@ -13,8 +12,8 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return &holdContext{ctx, h, parent, cancel}
 }
 
-// holdContext checks the hold first in each method: in a process that was frozen past its deadline
-// the first call may come before any timer has fired.
+// holdContext checks the hold in each method: in a process that was paused past the deadline the
+// first call may come before any timer has fired.
 type holdContext struct {
 	context.Context
 	hold   *Hold
@@ -39,12 +38,13 @@ func (c *holdContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// look does not wait for the hook: the goroutine that ended the hold may not have called it yet.
+// look does not wait for the hook that OnEnd has registered: the goroutine that ended the hold may
+// not have called it yet.
 func (c *holdContext) look() {
 	if end := c.hold.Look(); end != nil {
 		c.cancel(end)
 	}
 }
 
-// parentKey is the key of the parent of a context of this hold.
+// parentKey is the key under which a context of the hold has its parent.
 type parentKey struct{ *Hold }

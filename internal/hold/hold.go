@@ -40,38 +40,38 @@ func NeedContext(ctx context.Context) {
 	}
 }
 
-// A Grant is what a State is of.
+// A Grant has a State.
 type Grant interface {
 	// Alive returns why the lock must be considered lost, or nil. It must be quick, and must not
 	// call the State.
 	Alive() error
-	// Named adds what was held to the error of a loss.
+	// Named adds the name of the lock to the error of a loss.
 	Named(loss error) error
 	// CleanUp is called once, when all holders have been notified. If the grant was lost, CleanUp
-	// begins to delete its nodes: so this process lets no other holder in before.
+	// begins to delete its nodes, and so lets the next holder in.
 	CleanUp(end error)
 }
 
-// State is the state of one grant. Its methods may be called from any goroutine. Until a hold has a
-// listener, it locks no mutex.
+// State is the state of one grant. Its methods may be called from any goroutine. They lock no mutex
+// until a hold has a channel of Lost, a context or another hook.
 type State struct {
 	Grant Grant // set before the first use
 	// end is nil while held; then ErrReleased, or an error that matches ErrLost. It is set once.
 	end atomic.Pointer[error]
-	// listeners is nil until a hold has one.
+	// listeners is nil until a hold has a channel of Lost or a hook.
 	listeners atomic.Pointer[listeners]
 }
 
-// listeners are the holds that are notified of the end of their grant. Lock order: telling, mu.
+// listeners are the holds to notify of the end of their grant. Lock order: telling, mu.
 type listeners struct {
 	telling sync.Mutex // held while holds are notified
 
-	mu    sync.Mutex // guards what follows, and Hold.lost and Hold.hooks
+	mu    sync.Mutex // guards holds, Hold.lost and Hold.hooks
 	holds map[*Hold]struct{}
 }
 
-// Look returns nil while the grant lives, and then what ended it. In a process that was stopped for
-// longer than its session lives, Look detects the loss.
+// Look returns nil while the grant lives, and then what ended it. In a process that was paused for
+// too long, Look detects the loss before any timer fires.
 func (s *State) Look() error {
 	if end := s.end.Load(); end != nil {
 		return *end
@@ -114,8 +114,8 @@ func (s *State) ends(end *error) bool {
 	return first
 }
 
-// tell notifies the holds of the end of the grant. A hold that begins to listen meanwhile is not
-// missed: it locks mu and then checks end, so either it sees the end or tell sees the hold.
+// tell notifies the holds of the end of the grant. It misses no hold that gets a hook at the same
+// time: listen locks mu and then checks end, so either listen sees the end or tell sees the hold.
 func (s *State) tell() {
 	all := s.listeners.Load()
 	if all == nil {
@@ -132,19 +132,18 @@ func (s *State) tell() {
 	}
 }
 
-// Hold is the state of one hold on a grant, of several or the only one. It ends once: when it is
+// Hold is the state of one hold on a grant, which may have several. It ends once: when it is
 // released, or else with the grant. Its methods may be called from any goroutine.
 type Hold struct {
 	State *State // of its grant; set before the first use
-	// end is nil while held; then ErrReleased, or the end of the grant, from the first call on that
-	// has checked the grant. It is set once.
+	// end is nil while held; then ErrReleased, or the end of the grant, once a call has checked the
+	// grant. It is set once.
 	end       atomic.Pointer[error]
 	unlocked  atomic.Bool // Release was called after a loss
-	listening atomic.Bool // lost or hooks may be set; it is set under the listeners' mu
+	listening atomic.Bool // lost or hooks may be set; written under the listeners' mu
 
-	// The listeners' mu guards what follows.
-	lost  chan struct{}             // nil until Lost is first called, and when it is closed
-	hooks map[*func(error)]struct{} // see OnEnd
+	lost  chan struct{}             // nil before the first Lost, and once it is closed; guarded by the listeners' mu
+	hooks map[*func(error)]struct{} // of OnEnd; guarded by the listeners' mu
 }
 
 // Look returns nil while the hold lives, and then what ended it. It checks the grant first.
@@ -158,8 +157,7 @@ func (h *Hold) Look() error {
 	return nil
 }
 
-// ended returns what has ended the hold, nil if it lives. Unlike Look it does not ask whether the
-// grant must be considered lost.
+// ended returns what has ended the hold; nil if it lives. Unlike Look it does not call Grant.Alive.
 func (h *Hold) ended() *error {
 	if end := h.State.end.Load(); end != nil {
 		h.end.CompareAndSwap(nil, end)
@@ -171,12 +169,13 @@ func (h *Hold) ended() *error {
 // matches ErrLost. From the second call on it returns ErrReleased. When it returns, the contexts of
 // the hold have ended, also if another goroutine has ended it.
 //
-// So ctx may have ended, too: defer h.Release(ctx) after ctx = h.Context(ctx) is common. limit is
-// what bounds the wait for the server's answer: for a context that Release has ended its parent,
-// with the deadline of ctx. The caller must call stop when it is done.
+// ctx may be one of these contexts: defer h.Release(ctx) after ctx = h.Context(ctx) is common. So
+// Release also returns limit, the context that bounds the caller's wait for the server: ctx, but in
+// place of a context that Release has ended its parent, with the deadline of ctx. The caller must
+// call stop when it is done.
 func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context.CancelFunc, err error) {
 	NeedContext(ctx)
-	ended := ctx.Err() != nil // and is the limit, whatever the hold does
+	ended := ctx.Err() != nil // before the release: then ctx is the limit
 	first := h.Look() == nil && h.end.CompareAndSwap(nil, &released)
 	if h.listening.Load() {
 		all := h.State.listeners.Load()
@@ -191,8 +190,8 @@ func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context
 	default:
 		err = *end
 	}
-	// A context that lives is not of the hold, or is detached from it by context.WithoutCancel. To
-	// compare contexts may panic: one may be of a type that has no equality.
+	// A context that lives is not derived from the hold's, or by context.WithoutCancel. Contexts
+	// are not compared, because a type without equality panics.
 	limit, stop = ctx, func() {}
 	replaced := false
 	for !ended && limit.Err() != nil {
@@ -208,7 +207,7 @@ func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context
 	return limit, stop, err
 }
 
-// tell notifies of the end of the hold; caller holds telling.
+// tell closes lost and calls the hooks; caller holds telling.
 func (h *Hold) tell(all *listeners) {
 	all.mu.Lock()
 	end, hooks := h.ended(), h.hooks
@@ -217,13 +216,13 @@ func (h *Hold) tell(all *listeners) {
 	}
 	h.lost, h.hooks = nil, nil
 	delete(all.holds, h)
-	all.mu.Unlock() // because hooks may add and remove other hooks
+	all.mu.Unlock() // hooks may add and remove other hooks
 	for hook := range hooks {
 		(*hook)(*end)
 	}
 }
 
-// listen returns the listeners, locked. If the hold lives, it is one of them.
+// listen returns the listeners, locked, with the hold among them if it lives.
 func (h *Hold) listen() *listeners {
 	all := h.State.listeners.Load()
 	if all == nil {
@@ -258,9 +257,9 @@ func (h *Hold) Lost() <-chan struct{} {
 }
 
 // OnEnd registers a hook, which is called once, with the error that ended the hold. The hook must
-// not block: the clean-up of a lost grant waits for it. If the hold has ended, OnEnd calls the hook
-// at once. forget removes the hook. OnEnd calls no other hook: the caller may hold a mutex that
-// another hook locks.
+// not block, because the clean-up of a lost grant waits for it. If the hold has ended, OnEnd calls
+// the hook at once. forget removes the hook. OnEnd calls no other hook: the caller may hold a mutex
+// that another hook locks.
 func (h *Hold) OnEnd(hook func(error)) (forget func()) {
 	all := h.listen()
 	if end := h.ended(); end != nil {

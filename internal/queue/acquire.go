@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// Acquire queues until the request is granted or ctx ends. With wait false it returns hold.ErrBusy
-// if the request would have to wait: it lists first, and creates nothing when that is visible.
+// Acquire queues until the request is granted or ctx ends. If wait is false, it lists first, and
+// returns hold.ErrBusy instead of waiting.
 func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -46,16 +46,16 @@ type turn int
 const (
 	pending turn = iota // not decided: go on with the next step
 	granted             // it is the waiter's turn
-	relist              // what the waiter knows does not tell: list again
+	relist              // unknown: list again
 )
 
-// waiters have nodes that one transaction has created, each in another directory. Nearly always
-// there is one.
+// waiters have nodes that one transaction has created, each in another directory. There is more
+// than one only for zklocks.All.
 type waiters []*waiter
 
-// waitTurn waits until it is the turn of all: in one queue after the other, since a turn that has
-// come stays (together.go). With an error that concerns one of several locks it returns the queue
-// of that lock.
+// waitTurn waits until it is the turn of all. It waits in one queue after the other, because no
+// node gets ahead of a waiter whose turn has come (together.go). With an error that concerns one of
+// several locks it returns the queue of that lock.
 func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
 	var behind waiters
 	for _, w := range all {
@@ -98,10 +98,10 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
 	return nil, nil
 }
 
-// confirm is step 5 for several waiters (invariant 1). While one waited for its turn the node of
-// another may have been deleted. behind are those that have to list again: if some listed long ago,
-// these, because the server may have withheld the event of a change since then (FirstRecheck). For
-// the queue that it returns see waitTurn.
+// confirm is step 5 for several waiters (invariant 1): while one waited for its turn, the node of
+// another may have been deleted. behind are the waiters that have to list again. If some of them
+// listed more than FirstRecheck ago, these list first: the server may have withheld an event. For
+// the queue that confirm returns see waitTurn.
 func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err error) {
 	for _, w := range all {
 		if time.Since(w.listed) > FirstRecheck {
@@ -136,7 +136,7 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err 
 	return behind, nil, nil
 }
 
-// await waits for events, and lists again for as long as it takes another listing.
+// await waits for events, and lists again as often as necessary.
 func (w *waiter) await(ctx context.Context, wait bool, l looked) error {
 	for ; ; l = w.look(ctx, wait) {
 		if l.err == nil && l.next == pending {
@@ -151,7 +151,7 @@ func (w *waiter) await(ctx context.Context, wait bool, l looked) error {
 	}
 }
 
-// looked is what a listing has shown, and the watches that were set.
+// looked is the result of a listing, and the watches that were set.
 type looked struct {
 	blockers *blockers
 	watches  []*zkclient.Watch
@@ -182,12 +182,12 @@ func (w *waiter) look(ctx context.Context, wait bool) (l looked) {
 	return l
 }
 
-// recheck is step 5, which comes before every grant: it returns granted, relist, or an error if the
+// recheck is step 5, which comes before every grant. It returns granted, relist, or an error if the
 // nodes are gone.
 //
-// One goroutine reads the connection, and stores each event in its watch before it passes on the
-// next packet. So when the event or the reply that allows the grant has arrived, the watches show
-// all that the server sent before it, and recheck finds what forbids the grant.
+// The goroutine that reads the connection stores each event in its watch before it passes on the
+// next packet. So when the event or the reply that allows the grant has arrived, the watches have
+// fired for everything that the server sent before, and recheck finds what forbids the grant.
 func (w *waiter) recheck() (turn, error) {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {

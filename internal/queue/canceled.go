@@ -12,8 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// canceled adds to the error of a ctx that has ended what the waiters were waiting for, as far as
-// that is known without a request.
+// canceled adds to the error of a ctx that has ended what the waiters were waiting for, if that is
+// known without a request.
 func (all waiters) canceled(ctx context.Context, err error) error {
 	for _, w := range all { // they are waited for in this order
 		if ahead := w.ahead.Load(); ahead > 0 { // else its turn has come, or it has not listed
@@ -27,8 +27,8 @@ func (all waiters) canceled(ctx context.Context, err error) error {
 	return err
 }
 
-// Canceled is the error of a caller without a waiter of its own that stops waiting because its ctx
-// has ended. ahead is how many nodes or callers have to go before it is its turn; 0: unknown.
+// Canceled returns the error for a caller whose ctx has ended and which has no waiter of its own.
+// ahead is how many nodes or callers have to go before its turn; 0: unknown.
 func (q *Queue) Canceled(ctx context.Context, r Request, ahead int) error {
 	return q.behind(ctx, zkclient.Ended(ctx), r, int64(ahead), "")
 }
@@ -41,8 +41,8 @@ func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, l
 	return fmt.Errorf("%w: %s%d ahead in the queue; this connection %s", err, lock, ahead, q.held(r))
 }
 
-// held says how many nodes that the request waits for this connection holds, and for how long, so
-// that a caller which waits for its own program sees it.
+// held says how many of the nodes that the request waits for belong to this connection, and since
+// when: so a program that waits for itself can see it.
 func (q *Queue) held(r Request) string {
 	held, since := 0, time.Now()
 	q.client.Held.Range(func(grant, _ any) bool {

@@ -12,17 +12,16 @@ type Mode uint8
 
 const (
 	Read         Mode = iota // shared with other reads
-	Write                    // beside no read and no write
+	Write                    // excludes reads and writes
 	CuratorWrite             // the same, by a client that downgrades without writing into the node first
-	Mutex                    // beside no other
-	Permit                   // beside as many others as there are permits
+	Mutex                    // excludes all others
+	Permit                   // shared with as many others as there are permits
 )
 
-// modes has a row for each mode: all that the protocol needs to know of it.
+// modes has a row for each mode.
 var modes = [...]struct {
-	// waitsFor are the modes that it waits for when they are ahead.
-	waitsFor []Mode
-	// exclusive nodes hold alone: no node ahead of one that holds is waited for by any node behind.
+	waitsFor []Mode // it waits for nodes of these modes that are ahead
+	// exclusive nodes hold alone: when one holds, no waiter behind it waits for a node ahead of it.
 	exclusive bool
 	observed  observe.Kind
 }{
@@ -33,10 +32,10 @@ var modes = [...]struct {
 	Permit:       {waitsFor: []Mode{Permit}, observed: observe.KindPermits},
 }
 
-// announced reports whether a waiter of the mode must write the directory's data in the transaction
-// that creates its node, because readers that share a node rely on that. Waiters of other modes but
-// Read do it for the reply, which tells how many children there are and the node's czxid; they do
-// without it where the right is missing.
+// announced reports whether a waiter must write the directory's data in the transaction that
+// creates its node, because readers that share a node rely on that. Waiters of other modes except
+// Read write them for the reply, which has the number of children and the node's czxid. They do
+// without it if the client lacks the right.
 func (m Mode) announced() bool { return m == Write || m == CuratorWrite }
 
 // Names are the kinds of node that a queue has, and the mode of each.
@@ -58,17 +57,18 @@ func (names Names) mode(kind znode.Kind) Mode {
 	panic("queue: a node of kind " + string(kind) + " in a queue of other kinds")
 }
 
-// A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that
-// it waits for, its blockers, are left.
+// A rule says when it is a waiter's turn: when at most allowed of its blockers are left. Blockers
+// are the nodes ahead of the waiter's first node that it waits for.
 //
-// A waiter is near if at most as many blockers must go as there are permits. It watches all of them
-// and counts the deletions: it makes no request before its turn. A waiter that is not near watches
-// the nearest allowed+1. If k blockers exist, k-allowed-1 are not watched, and k-allowed must be
-// deleted before its turn comes. By the pigeonhole principle at least one of those is watched: no
-// wake-up is missed. When one of them is deleted by its holder, at most the other permits are held
-// ahead of it. So the waiter, which lists again then, is near or granted: it lists at most twice,
-// whatever the number of permits is and in whatever order they are released.
-// docs/maintainers/semaphore.md has the figures.
+// A waiter is near if at most as many blockers must go as there are permits. It watches all of its
+// blockers and counts the deletions: it sends no request before its turn.
+//
+// A waiter that is not near watches the nearest allowed+1. If k blockers exist, k-allowed-1 are not
+// watched, and k-allowed must be deleted before its turn comes. By the pigeonhole principle at
+// least one of the deleted blockers is watched, so no wake-up is missed. When the holder of a
+// watched blocker deletes it, at most the other permits are held ahead of it. The waiter lists
+// again then, and is near or granted. So it lists at most twice, whatever the number of permits is
+// and in whatever order they are released. docs/maintainers/semaphore.md has the figures.
 type rule struct {
 	names   Names
 	mode    Mode
@@ -83,8 +83,8 @@ func (r rule) waitsFor(ahead znode.Node) bool {
 	return slices.Contains(modes[r.mode].waitsFor, r.names.mode(ahead.Kind))
 }
 
-// mayBeReplaced (invariant 5) reports whether another node may stand in the place of a deleted one
-// that r waits for: a downgrade replaces a write node by a read node with the same number, in one
+// mayBeReplaced (invariant 5) reports whether another node that r waits for may stand in the place
+// of a deleted node: a downgrade replaces a write node by a read node with the same number, in one
 // transaction. seen says that a watch has reported the deletion.
 func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	if !slices.Contains(modes[r.mode].waitsFor, Read) {
@@ -92,19 +92,19 @@ func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	}
 	switch r.names.mode(gone.Kind) {
 	case Write:
-		return !seen // the transaction writes into the node first, so its watch reports a change and no deletion
+		return !seen // the transaction writes into the node first, so the watch reports a change instead
 	case CuratorWrite:
 		return true
 	}
 	return false
 }
 
-// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the
-// events since. It is pure.
+// blockers are the nodes that a waiter waits for, according to one listing and the events since. It
+// does no I/O.
 type blockers struct {
 	rule    rule
-	left    int          // how many there are
-	watched []znode.Node // of those left, all or the nearest, the nearest first
+	left    int          // how many exist
+	watched []znode.Node // all of them or only the nearest; the nearest first
 }
 
 // blockers reads a listing, which is in order, for the waiter whose first node is first.
@@ -129,34 +129,34 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 // clear reports whether so few blockers are left that it is the waiter's turn.
 func (b *blockers) clear() bool { return b.left <= b.rule.allowed }
 
-// allWatched reports whether deletions of the watched blockers can make it the waiter's turn: there
-// are no others.
+// allWatched reports whether all blockers that are left are watched. Only then can deletions of
+// watched blockers alone make it the waiter's turn.
 func (b *blockers) allWatched() bool { return b.left == len(b.watched) }
 
-// wakes reports whether the watched blockers tell when it may be the waiter's turn.
+// wakes reports whether an event of a watched blocker comes before it is the waiter's turn.
 func (b *blockers) wakes() bool { return b.allWatched() || len(b.watched) > b.rule.allowed }
 
 // ahead returns how many blockers must go before it is the waiter's turn.
 func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
 
 // remove strikes out the watched blocker i, which was deleted. seen says that its watch has
-// reported that; otherwise the node did not exist when the watch was set.
+// reported the deletion; otherwise the node did not exist when the watch was set.
 func (b *blockers) remove(i int, seen bool) {
 	n := b.watched[i]
 	b.watched = slices.Delete(b.watched, i, i+1)
 	if b.rule.mayBeReplaced(n, seen) {
-		return // perhaps not deleted, or another node stands in its place
+		return // left is unchanged, so the waiter lists again
 	}
 	//invariant 5: seen || b.rule.mode != Write || b.rule.names.mode(n.Kind) != Write
 	b.left--
 }
 
-// mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes
-// none if there is no other.
+// mayBeMarked reports whether it is worth watching for a release marker of the nearest blocker. It
+// is not if all blockers are watched.
 func (b *blockers) mayBeMarked() bool {
 	return !b.allWatched() && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
 }
 
-// releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none
-// of them ahead.
+// releasedByHolder strikes out all blockers: the nearest has held, so none of the others was ahead
+// of it.
 func (b *blockers) releasedByHolder() { b.left = 0 }

@@ -11,26 +11,25 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// dirView is what this process knows of the writers in a directory. It rests on one listing and on
-// a watch on the directory's data, which each writer touches in the transaction that creates its
-// node. As long as that watch has not fired and the connection is the same, the writers in the
-// queue are among those that the listing has shown.
+// dirView is what this process knows about the writers in a directory. It is one listing, and a
+// watch on the directory's data, which each writer writes in the transaction that creates its node.
+// As long as the watch has not fired and the connection is the same, every writer in the queue is
+// in the listing.
 //
-// Readers use it twice: to share a node while no writer is queued behind it (NodeSharing), which is
-// a matter of fairness, and to do without a listing while there is no writer at all (shortcut.go),
-// which is one of safety. Safety rests on a check in the reader's create (view.check): it fails if
-// a writer has touched the directory since the listing. The watch alone would not do: the server
-// withholds its event while the client may not read the directory. It tells whether a create is
-// worth the try, and of a directory that was deleted and made again. For fairness the watch does,
-// for as long as the view is trusted.
+// Readers use it twice. They share a node while no writer is queued behind it (NodeSharing): that
+// concerns fairness, for which the watch is enough, while the view is trusted. And they need no
+// listing while there is no writer at all (shortcut.go): that concerns safety. Safety rests on
+// view.check in the reader's create. The watch alone would not be enough, because the server
+// withholds its event while the client may not read the directory; it saves creates that would
+// fail, and fires if the directory is deleted and created again.
 //
 // The watch takes one request each time that a writer has come. So a listing sets it only if the
-// two before it have shown that no writer came in between.
+// two listings before have shown the same version.
 type dirView struct {
-	now   atomic.Pointer[view] // a method loads it once
+	now   atomic.Pointer[view] // each method loads it once
 	mzxid atomic.Int64         // of the directory's data in the last listing
-	quiet atomic.Bool          // the listing before had the same
-	timed atomic.Bool          // a timer will drop a view that is not trusted any more
+	quiet atomic.Bool          // the listing before it had the same mzxid
+	timed atomic.Bool          // a timer will drop a view that is no longer trusted
 }
 
 // view is one listing, and its watch. The methods may be called on nil.
@@ -40,7 +39,7 @@ type view struct {
 	mzxid   int64           // of the directory's data
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
-	proved  *atomic.Int64   // when a listing or a create has shown last that it is true, since began
+	proved  *atomic.Int64   // when a listing or a create last confirmed it, as a duration since began
 	// check fails if a writer has come since the listing, or the client may not read the directory.
 	// It does not fail in a directory that was deleted, created again and touched by as many
 	// writers. The deletion fires the watch, unless the server withholds the event because the
@@ -49,10 +48,10 @@ type view struct {
 	check *zk.CheckVersionRequest
 }
 
-var began = time.Now() // for durations that fit an atomic value
+var began = time.Now() // an instant as a duration since began fits an atomic.Int64
 
-// watchWriters watches the data of the directory. It returns nil where that is not possible; the
-// listing beside it tells why.
+// watchWriters watches the data of the directory. It returns nil if that fails: the next listing
+// returns the error.
 func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 	w, err := q.client.Watch(ctx, sess, q.dir)
 	if err != nil {
@@ -61,9 +60,8 @@ func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 	return w
 }
 
-// listed takes note of a listing by w (invariant 6). The listing and the watch were asked for side
-// by side: only if both have seen the directory's data in the same version does every later writer
-// fire the watch.
+// listed records a listing by w (invariant 6). Only if the listing and the watch have seen the same
+// version of the directory's data does every later writer fire the watch.
 func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch) {
 	q := w.queue
 	v := &view{client: q.client, epoch: w.epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, proved: new(atomic.Int64)}
@@ -82,7 +80,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 			v.writers = now.writers // the watch covers this listing, too
 		}
 	case writers.Stat.Mzxid < dir.Mzxid:
-		writers.Miss() // its event is on the way or withheld
+		writers.Miss() // its event is under way or withheld
 		v = nil
 	case writers.Stat.Mzxid > dir.Mzxid:
 		v = nil
@@ -100,8 +98,8 @@ func (v *view) valid() bool {
 	return v != nil && v.writers != nil && !fired(v.writers) && v.client.Epoch() == v.epoch
 }
 
-// expires has a view dropped soon after it is not trusted any more, so that a writer of whom no
-// event tells ends the joining. A reader that joins does not read the clock for it.
+// expires has a view dropped soon after it is no longer trusted: then no reader joins although the
+// server has withheld a writer's event. Because of the timer a reader that joins reads no clock.
 func (d *dirView) expires() {
 	if d.timed.Load() || d.timed.Swap(true) {
 		return
@@ -125,7 +123,7 @@ func (d *dirView) noWriter() *view {
 
 func (v *view) prove() { v.proved.Store(int64(time.Since(began))) }
 
-// trusted reports whether the last proof is recent enough for a reader to rest on it, see check.
+// trusted reports whether the view was confirmed recently enough, see check.
 func (v *view) trusted() bool {
 	return time.Since(began)-time.Duration(v.proved.Load()) <= FirstRecheck
 }
@@ -135,7 +133,7 @@ func (v *view) trusted() bool {
 // queued behind the node. Its methods may be called from any goroutine.
 type NodeSharing struct {
 	queue *Queue
-	at    atomic.Int64 // the node's number + 1; 0: the queue behind it has not been looked at yet
+	at    atomic.Int64 // the node's number + 1; 0: the queue has not been listed yet
 }
 
 // NewSharing returns the sharing of a node that is not yet created.
@@ -152,9 +150,8 @@ func (s *NodeSharing) free() *view {
 	return v
 }
 
-// CanJoin reports whether another reader may use the node. Before the first listing each may: no
-// writer behind the node is known, and readers that wait for the same listing count as coming
-// together.
+// CanJoin reports whether another reader may use the node. Before the first listing every reader
+// may: readers that wait for the same listing count as one arrival.
 func (s *NodeSharing) CanJoin() bool {
 	if s.at.Load() == 0 {
 		return true
@@ -168,15 +165,15 @@ func (s *NodeSharing) CanJoin() bool {
 	return true
 }
 
-// Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
-// that EnsureWatch may help.
+// Unwatched reports whether EnsureWatch may help: the listing that showed no writer behind the node
+// has set no watch.
 func (s *NodeSharing) Unwatched() bool {
 	v := s.free()
 	return v != nil && v.writers == nil
 }
 
-// EnsureWatch sets the watch that the listing has done without. If the directory's data are still
-// those of that listing, no writer has come in between. It reports whether it has asked the server.
+// EnsureWatch sets the watch that the listing has not set. If the version of the directory's data
+// is still the same, no writer has come in between. It reports whether it has sent a request.
 func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 	v := s.free()
 	if v == nil || v.writers != nil {

@@ -4,29 +4,27 @@
 //
 // # The recipe
 //
-// A request has one node, or several with numbers in a row. Its blockers are the nodes ahead of the
-// first one that its mode waits for (conflict.go). It is granted when there are at most as many
-// blockers as the recipe allows: none for a lock, a number of permits less those wanted for a
-// semaphore. acquire.go has these steps on one page:
+// A request has one node, or several with consecutive numbers. Its blockers are the nodes ahead of
+// its first node that its mode waits for (conflict.go). It is granted when there are at most as
+// many blockers as the recipe allows: none for a lock; for a semaphore, the number of permits less
+// the permits that it wants. acquire.go has these steps on one page:
 //
 //  1. Create the nodes, exactly once, also if replies are lost (zkclient.Claim).
 //  2. List the queue.
 //  3. Compare: how many blockers are ahead? If few enough, go to step 5.
-//  4. Watch all blockers, or only the nearest if there are many (rule); and the own nodes, if
-//     deletions of blockers may grant them. Wait for events, and strike out the blockers that are
+//  4. Watch all blockers, or only the nearest if there are many (rule). If deletions of blockers
+//     may grant the nodes, watch these, too. Wait for events, and strike out the blockers that are
 //     deleted. If few enough are left, go to step 5. If the watched blockers do not tell when that
 //     will be, or anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
-// Several requests that are granted together, each in another directory, are created by one
-// transaction and wait side by side (together.go).
+// One transaction creates the nodes of several requests, each in another directory, that are
+// granted together (together.go). A waiter whose nodes are gone starts over with step 1, at the
+// tail. If ctx ends, the waiter deletes its nodes.
 //
-// A waiter whose nodes are gone starts over with step 1, at the tail. One that gives up deletes its
-// nodes.
-//
-// What is granted is a Grant, which has the nodes, in one queue or in several. Each caller has a
-// Hold on it; readers that share a node have one Grant and a Hold each. A connection, below, is one
-// TCP connection, and its number the epoch; Conn is what Connect returns and outlives it.
+// A Grant is what is granted: nodes in one queue or in several. Each caller has a Hold on it;
+// readers that share a node have one Grant and a Hold each. A connection, below, is one TCP
+// connection, and its number the epoch; Conn is what Connect returns, and outlives it.
 //
 // # States
 //
@@ -38,26 +36,27 @@
 //	   |  nodes gone|   | ctx ends, an error            | deadline passed, node deleted,
 //	   +------------+   +------> left                   +-- session over, Conn closed --> lost
 //
-// The process deletes the nodes itself: for left waiters.leave does, for released Release, for lost
-// a goroutine of Grant.CleanUp. Each repeats that until the nodes are gone, their session is over,
-// with which the server deletes them, or the Conn is closed. If the server refuses, for lack of a
-// right, the nodes stay until their session is over.
+// The process that created the nodes deletes them: waiters.leave those of a waiter, Grant.Release
+// those of a released grant, and a goroutine of Grant.CleanUp those of a lost grant. Each repeats
+// the request until the nodes are gone, the Conn is closed, or the session is over, with which the
+// server deletes them. If the server refuses, for lack of a right, the nodes remain until then.
 //
 // # Invariants
 //
-// In brackets is a bug of internal/test/mutants that breaks each, with the test that finds it. A
-// comment "//invariant N:" states a condition that the explorer's copy of the library checks there.
+// In brackets is a bug of internal/test/mutants that breaks the invariant, with the test that finds
+// it. A comment "//invariant N:" states a condition, which the copy of the library that `make sim`
+// runs checks there.
 //
 //  1. Before every grant there is evidence that the own nodes exist, no older than the event that
 //     grants: the listing, the reply to the create, or a watch that has not fired.
 //     [own-node-not-looked-at]
 //  2. A watch belongs to one session and to one connection. An event of another grants nothing.
 //     [session-not-looked-at]
-//  3. zk.EventNotWatching is no deletion. [not-watching-taken-for-a-deletion]
-//  4. A process that declares a grant lost deletes its nodes: after the holders are told, in the
-//     same session, by their exact paths. [node-of-a-lost-hold-left]
+//  3. zk.EventNotWatching is not a deletion. [not-watching-taken-for-a-deletion]
+//  4. A process that declares a grant lost deletes its nodes: after the holders were notified, in
+//     the same session, by their exact paths. [node-of-a-lost-hold-left]
 //  5. A writer removes a blocker that was a write node only if a watch has reported the deletion. A
-//     write node that is missing may have been downgraded: a read node stands in its place.
+//     missing write node may have been downgraded: a read node stands in its place.
 //     [downgraded-writer-struck-out]
 //  6. A reader joins a granted node only if a watch on the directory and a listing have seen the
 //     same version of its data, no writer is behind the node, the connection is up, the node is
@@ -65,8 +64,8 @@
 //     the wait for it. [joined-although-a-writer-waits]
 //  7. A handoff passes on no lost grant and counts each pass; a canceled receiver passes it on.
 //     [lost-lock-handed-on]
-//  8. The permit count's watch is looked at before every grant, and is one of those waited for. A
-//     waiter that no longer fits leaves with an error. [count-not-looked-at]
+//  8. The watch on the permit count is checked before every grant, and wakes the waiter. A waiter
+//     that no longer fits leaves with an error. [count-not-looked-at]
 //  9. The permit count and the queue's directory belong together (Limit.Dir, a czxid).
 //     [count-and-directory-do-not-match]
 //  10. After a create whose outcome is unknown come a quorum request, then a search on the same
@@ -79,24 +78,22 @@
 //
 // # A lost connection
 //
-// The watches of waiters end with an event that says nothing of their nodes (invariant 3), so each
-// waiter goes to step 2, and its listing waits for a connection. In the same session the
-// waiter keeps its nodes and its place, reads the permit count and sets new watches. In a new
-// session its nodes are gone with the old one (zkclient.ErrOver), and it starts over at the tail.
-// Only what came before the loss may still grant. A grant stays, and may be handed on, until its
-// deadline passes, or the server says that the session is over.
+// The watches of waiters end with an event that says nothing about their nodes (invariant 3). So
+// each waiter goes to step 2, and its listing waits for a connection. In the same session it keeps
+// its nodes and its place. In a new session its nodes are gone with the old one (zkclient.ErrOver),
+// and it starts over. A grant remains, and may be handed on, until its deadline passes, or the
+// server says that the session is over.
 //
 // # Fairness and wake-ups
 //
 // The release of a writer wakes the writer behind it, or all the readers behind it, whose turn it
-// is. The release of a reader wakes the writer right behind it. The release of a permit notifies at
-// most twice as many waiters as there are permits. Each of them counts, without a request, and
-// lists again once, when its turn is near (rule).
+// is. The release of a reader wakes the writer right behind it. The release of a permit wakes at
+// most twice as many waiters as there are permits; each counts, without a request, and lists again
+// once, when its turn is near (rule).
 //
-// No waiter is overtaken by a later one that it conflicts with, but in two cases. Readers of one
-// value join its node until the announcement of a queued writer reaches their process. And with
-// rwlock.WithHandoff, which a program asks for, writers of one value pass the lock on, and those
-// that wait behind a full row queue at the tail.
+// No waiter is overtaken by a later one that it conflicts with, except in two cases. Readers of one
+// value join its node until the announcement of a queued writer reaches their process (dirview.go).
+// With rwlock.WithHandoff writers of one value pass the lock on a limited number of times.
 //
 // # Files
 //
@@ -108,7 +105,7 @@
 //	watch.go      step 4, and the timer of a wait
 //	downgrade.go  a write node becomes a read node
 //	request.go    requests to release
-//	front.go      who leads, as a process sees it that is no candidate
+//	front.go      who leads, for processes that are not candidates
 //	fence.go      Guard, Multi and Verify
 //	hold.go       what a caller has
 //	members.go    the queue as others see it
@@ -121,19 +118,14 @@
 //	identity.go   the data of a node
 //	conflict.go   step 3: which nodes wait for which
 //
-// # Shortcuts
-//
-// Most grants need no listing. shortcut.go has all of these, dirview.go what readers know. They
-// save requests and end in the same recheck: without them the recipe above is complete.
-//
 // # The watch on the own nodes
 //
-// A waiter watches its own nodes if an event may grant them without a listing (invariant 1); the
-// waiter behind, if it is of this process, uses the same watch. A holder that asks for its State
-// has them watched, to be told of a deletion before the deadline; one that asks for requests to
-// release has the first of them read and watched (request.go). A holder that is alone learns at the
-// latest from its own delete that the node is gone. Holders that share a node, or hand it on, do
-// not delete it, so they look at a watch before each join or pass (Grant.KnownToExist, Exists).
+// A waiter watches its own nodes if an event may grant them without a listing (invariant 1). A
+// holder that asks for its State has them watched, to be notified of a deletion before the deadline
+// (Grant.WatchNodes). A holder that asks for requests to release has the first one read and watched
+// (request.go). A holder that is alone detects a deletion at the latest by its own delete. Holders
+// that share a node, or hand it on, do not delete it, so they check a watch before each join or
+// pass (Grant.KnownToExist, Exists).
 //
 // # Locks
 //
@@ -141,6 +133,6 @@
 // one takes only mutexes of lower tiers, and waits for no request or event while it holds any. The
 // copy of the library that `make sim` runs panics otherwise.
 //
-// Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
+// To ask a hold or a grant whether it lives (Err, State.Look) may end it, and so run its hooks,
 // also under a recipe's mutex. So a hook that needs such a mutex runs on a goroutine of its own.
 package queue

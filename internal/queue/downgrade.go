@@ -13,10 +13,10 @@ import (
 // errNotWrite means that there is nothing to downgrade.
 var errNotWrite = errors.New("not held for writing")
 
-// Downgrade puts a node of another kind, with the same number, in the place of the hold's node in a
-// queue, in one transaction: no writer slips in between, and no waiter behind is overtaken. It runs
-// to its end whatever ctx says; ctx bounds the wait for the answer. The end of the hold comes
-// before any other error: ctx may be derived from it.
+// Downgrade replaces the hold's node in a queue by a node of another kind with the same number, in
+// one transaction: no writer gets in between, and no waiter behind is overtaken. It runs to its end
+// even if ctx ends; ctx bounds the wait for the answer. The end of the hold is returned before any
+// other error, because ctx may be derived from it.
 func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) error {
 	if err := zkclient.Ended(ctx); err != nil {
 		return h.endOr(err)
@@ -26,17 +26,17 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	}
 	held := h.held.Load()
 	old, _ := in(held.nodes, q)
-	// Before the request is sent: it deletes the node, which is not a loss.
+	// held is replaced before the request is sent, which deletes the node: that is not a loss.
 	pending := &heldNodes{held.nodes, make(chan struct{})}
 	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from || !h.held.CompareAndSwap(held, pending) {
-		return h.endOr(errNotWrite) // or another downgrade was first, or a release
+		return h.endOr(errNotWrite) // or another downgrade or a release was first
 	}
 	settle := func(now *heldNodes) {
 		h.held.Store(now)
 		close(pending.pending)
 	}
-	// An end from now on waits until it is settled which node to delete. An end before has begun to
-	// delete the old one, and would not be notified of the new one.
+	// If the hold ends from now on, the clean-up waits for settle and deletes the right node. If it
+	// ended before, the clean-up deletes the old node and would leave the new one.
 	if err := h.Err(); err != nil {
 		settle(held)
 		return err
@@ -51,7 +51,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 			h.missed(old[0], err)
 			return err
 		}
-		h.call.downgraded(q, now.node) // while a release still waits
+		h.call.downgraded(q, now.node) // before settle: a release, which waits for it, notifies later
 		nodes := slices.Clone(held.nodes)
 		nodes[slices.Index(nodes, old[0])] = now
 		settle(&heldNodes{nodes: nodes})
@@ -63,8 +63,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		}
 		return nil
 	})
-	// If a release has ended the hold meanwhile, the server's error about the node is not the
-	// answer; and a success is not an error.
+	// If a release has ended the hold meanwhile, it explains an error, and a success remains one.
 	if end := h.Err(); end != nil && (err != nil || errors.Is(end, hold.ErrLost)) {
 		return end
 	}

@@ -13,10 +13,9 @@ import (
 
 // Observers are notified of calls and of holds. Each call begins with Called, and ends with Granted
 // or Failed; each hold begins with Granted, and ends with Released or Lost. So differences of these
-// counts are gauges. Notifying asks the server for nothing.
+// counts are gauges. No event takes a request.
 
-// tellQueued reports, once, that the waiter must wait, and how many nodes must be deleted before
-// its turn comes.
+// tellQueued reports, once, that the waiter must wait, and for how many deletions.
 func (w *waiter) tellQueued(ahead int) {
 	if len(w.queue.cfg.Observers) == 0 || w.queued {
 		return
@@ -27,7 +26,7 @@ func (w *waiter) tellQueued(ahead int) {
 	w.queue.each(func(o observe.Observer) { tell(o.Queued, event) })
 }
 
-// info describes a request. A Node and a Token come with its nodes.
+// info describes a request, without Node and Token.
 func (q *Queue) info(r Request) observe.LockInfo {
 	lock := observe.LockInfo{Path: q.cfg.Path, Kind: q.observedKind(r.Kind), Permits: 1}
 	if lock.Kind == observe.KindPermits {
@@ -36,7 +35,7 @@ func (q *Queue) info(r Request) observe.LockInfo {
 	return lock
 }
 
-// info describes what is held in a queue as observers are notified of it, or what was held there.
+// info describes the nodes in a queue that the grant holds, or has held.
 func (g *Grant) info(q *Queue) observe.LockInfo {
 	nodes, _ := in(g.held.Load().nodes, q)
 	if nodes == nil {
@@ -51,11 +50,11 @@ func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
 	return modes[q.cfg.Names.mode(kind)].observed
 }
 
-// A Call is one call of a recipe that acquires a lock, or several, and then the hold that it
-// returns. It notifies the observers of each lock that has some.
+// A Call is one call of a recipe that acquires one lock or several, and then the hold that it
+// returns. It notifies the observers of each lock that has observers.
 //
-// The events of a hold come one after the other. Its end waits for a downgrade that is under way,
-// which notifies the observers before it is settled.
+// The events of a hold come one after the other. The event of its end waits for a downgrade that is
+// under way, which notifies the observers before it is settled.
 type Call []*observed
 
 // observed is a call at one lock.
@@ -131,8 +130,8 @@ func (call Call) ended(h *Hold, end error) {
 	}
 }
 
-// leaked reports that the caller has dropped the hold, unless it has ended. It is called by the
-// garbage collector, so it must not end the hold, and must not refer to the caller's Hold.
+// leaked reports that the caller has dropped the hold, unless it has ended. The garbage collector
+// calls it, so it must not end the hold, nor refer to the caller's Hold.
 func (call Call) leaked() {
 	for _, c := range call {
 		if was := c.held.Load(); was != nil {
@@ -142,7 +141,7 @@ func (call Call) leaked() {
 	}
 }
 
-// downgraded reports that the hold goes on as another in a queue, by the node n.
+// downgraded reports that the hold continues as another in a queue, by the node n.
 func (call Call) downgraded(q *Queue, n znode.Node) {
 	for _, c := range call {
 		was := c.held.Load()

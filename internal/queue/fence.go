@@ -15,8 +15,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Guard has checks that fail once one of the nodes is gone. A hold on several locks that has ended
-// may have given back some of them: then these are checked, too.
+// Guard returns checks that fail once one of the nodes is gone. After the end of the hold it checks
+// all nodes that were granted: a hold on several locks may have released some of them.
 func (h *Hold) Guard() []*zk.CheckVersionRequest {
 	held := h.held.Load()
 	if h.Err() != nil {
@@ -33,9 +33,9 @@ func guards(nodes []nodeRef) []*zk.CheckVersionRequest {
 	return checks
 }
 
-// fenced makes a request that checks the nodes of the hold first. ask returns the index of what the
-// server has refused, see zkclient. If the server misses a node, the grant is lost; if a downgrade
-// has replaced the node meanwhile, fenced asks again.
+// fenced makes a request that checks the nodes of the hold first. ask returns the index of the
+// operation that the server has refused, see zkclient.Transact. If a node is missing, the grant is
+// lost, unless a downgrade has replaced the node: then fenced asks again.
 func (h *Hold) fenced(ctx context.Context, ask func(nodes []nodeRef) (at int, err error)) error {
 	for {
 		if err := h.Err(); err != nil {
@@ -119,7 +119,7 @@ func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse
 	return replies, err
 }
 
-// named adds to the error of an operation, as owned returns it, which operation it is.
+// named adds the operation to its error; op is as owned returns it.
 func named(i int, op any, err error) error {
 	what, _ := strings.CutSuffix(strings.TrimPrefix(fmt.Sprintf("%T", op), "*zk."), "Request")
 	path := reflect.ValueOf(op).Elem().FieldByName("Path").String()
@@ -127,8 +127,8 @@ func named(i int, op any, err error) error {
 }
 
 // owned returns copies of the caller's operations: if ctx ends, the client may send them after the
-// call has returned. It refuses those whose result the client library cannot read: it would take
-// what was done for refused.
+// call has returned. It refuses operations whose result the client library cannot read: the library
+// would report a transaction that was done as refused.
 func owned(ops []any) ([]any, error) {
 	own := make([]any, len(ops))
 	for i, op := range ops {

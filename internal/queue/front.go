@@ -14,12 +14,12 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A Front is the first member of a queue whose nodes are all exclusive: the one that holds. While
-// its node exists, no other can be first, because numbers only grow. So a watch on that node tells
-// of the next change; while the queue is empty, a watch on the directory does.
+// A Front is the first member of a queue whose nodes are all exclusive: the member that holds.
+// While its node exists, no other can be first, because numbers only grow. So the watch on that
+// node fires at the next change; while the queue is empty, the watch on the directory does.
 type Front struct {
 	Member  Member // the zero Member: the queue is empty
-	Current bool   // no change has been known for long, and the quorum has answered in time, see Follow
+	Current bool   // see Follow
 }
 
 // First returns the first member, and the zero Member if the queue is empty. It asks the quorum
@@ -69,17 +69,16 @@ func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
 	return m
 }
 
-// Follow calls yield with the first member, and again after each change: of the member, of what its
-// node contains, and of whether that is current. It returns nil when yield returns false, and
-// otherwise what has ended it. A change that is overtaken by the next may be left out. A Front that
-// is not current is the last that was.
+// Follow calls yield with the first member, and again after each change of the member, of what its
+// node contains, and of Current. It returns nil when yield returns false, and otherwise an error.
+// If changes follow each other quickly, some may be left out.
 //
-// It polls nothing but its rights, ever more seldom. It has a lease, whose heartbeat goes through
-// the quorum: all events of changes before a heartbeat was sent come before its answer. So at the
-// deadline of the session, which is counted from such a heartbeat, what Follow knows is no older
-// than the session timeout; from then on it is not current, as from the end of the connection on. A
-// change that is known and cannot be read ends it at that deadline, too, whatever is heard
-// meanwhile.
+// Follow has a lease, so the connection sends heartbeats, which go through the quorum. The events
+// of all changes before a heartbeat was sent arrive before its answer. So until the deadline of the
+// session, which counts from such a heartbeat, the last Front is no older than the session timeout:
+// it is current. Follow yields it again, with Current false, when the connection is lost, at the
+// deadline, or if a change is known and was not read by the deadline as it was when the change
+// came.
 func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	if q.err != nil {
 		return q.err
@@ -98,12 +97,12 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 type follower struct {
 	queue   *Queue
 	yield   func(Front) bool
-	last    Front     // that yield was called with; the zero Front: none was
-	until   time.Time // how long it may stay current, now that a change is known; zero: none is
+	last    Front     // the last argument of yield; zero before the first call
+	until   time.Time // how long last may remain current, now that a change is known; zero: no change is
 	stopped bool      // yield has returned false
 }
 
-// tell gives a Front to yield, unless it is the one that was given last.
+// tell calls yield, unless front is equal to the last argument.
 func (f *follower) tell(front Front) {
 	f.until = time.Time{}
 	if !f.stopped && !reflect.DeepEqual(f.last, front) {
@@ -124,8 +123,8 @@ func (f *follower) reads(known context.Context, read func(context.Context) error
 	return ctx.Err() != nil, err
 }
 
-// follow follows on one connection. It returns nil, or zkclient.ErrOver, when that is over or too
-// quiet.
+// follow follows on one connection. It returns nil or zkclient.ErrOver when the connection is lost
+// or the deadline has passed.
 func (f *follower) follow(ctx context.Context) error {
 	client := f.queue.client
 	sess, err := client.Session(ctx)
@@ -146,7 +145,7 @@ func (f *follower) follow(ctx context.Context) error {
 	var watch *zkclient.Watch
 	defer func() {
 		if watch != nil && m.Path == "" {
-			watch.Drop() // a directory that does not exist may never be made
+			watch.Drop() // a directory that does not exist may never be created
 		}
 	}()
 	for !f.stopped && up() {
@@ -184,9 +183,9 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// wait waits for the next change, until ctx ends, and sets until: what is known later does not
-// confirm the last Front. The server withholds the event while the client may not read the member's
-// node, or the directory of an empty queue. So wait also reads it, ever more seldom.
+// wait waits for the next change, until ctx ends, and sets until. While the client may not read the
+// member's node, or the directory of an empty queue, the server withholds the event. So wait also
+// reads it, after FirstRecheck, twice that, and so on.
 func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, watch *zkclient.Watch) error {
 	for delay := FirstRecheck; ; delay *= 2 {
 		rung := wire.Wait(ctx, time.After(delay), watch)
@@ -202,7 +201,7 @@ func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, 
 		switch {
 		case fired(watch):
 			return nil
-		case late: // the heartbeats say that no event is on its way
+		case late: // the server is overloaded; according to the heartbeats no event is under way
 		case !same || err != nil:
 			watch.Miss()
 			return err
@@ -210,8 +209,8 @@ func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, 
 	}
 }
 
-// isFirst reports whether the node is as it was when the watch was set, or, without one, whether
-// the queue is empty, and no child has come since.
+// isFirst reports whether the node is as it was when the watch was set; if path is "", whether the
+// queue is empty and no child has come since.
 func (q *Queue) isFirst(ctx context.Context, sess int64, path string, watch *zkclient.Watch) (bool, error) {
 	if path == "" {
 		nodes, dir, err := q.list(ctx, sess)
@@ -224,7 +223,7 @@ func (q *Queue) isFirst(ctx context.Context, sess int64, path string, watch *zkc
 	return err == nil && stat.Mzxid == watch.Stat.Mzxid, Explain(err, "READ on "+path)
 }
 
-// pzxid tells when a child has come or gone last; 0 of a directory that does not exist.
+// pzxid returns when a child last came or went; 0 for a directory that does not exist.
 func pzxid(dir *zk.Stat) int64 {
 	if dir == nil {
 		return 0

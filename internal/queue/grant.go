@@ -22,13 +22,13 @@ var (
 	errOver    = errors.New("its session is over")
 )
 
-// Grant is a granted set of nodes, in one queue or in several that were queued in together, from
-// the grant to its end. One or more holds rest on it. Its methods may be called from any goroutine.
+// Grant is a granted set of nodes, in one queue or in several, from the grant to its end. One or
+// more holds rest on it. Its methods may be called from any goroutine.
 //
-// A grant ends once, released or lost: it is marked as ended, its holders are notified, it is
-// cleaned up. A goroutine of the clean-up deletes the nodes of a lost grant; Release deletes those
-// of a released one. A downgrade that is under way delays the deletion, until it is settled which
-// node exists.
+// A grant ends once, released or lost: first it is marked as ended, then its holders are notified,
+// then CleanUp is called. A goroutine of CleanUp deletes the nodes of a lost grant, and Release the
+// nodes of a released grant. While a downgrade is under way the deletion waits: only then it is
+// settled which node exists.
 type Grant struct {
 	client *zkclient.Client
 	sess   int64
@@ -36,30 +36,30 @@ type Grant struct {
 	since  time.Time // when it was granted
 	lease  *zkclient.Lease
 	state  hold.State
-	self   hold.Hold // ends with the grant, for what does, too
+	self   hold.Hold // ends with the grant: for contexts and hooks that do, too
 
 	granted heldNodes // what it held at first; immutable
 	held    atomic.Pointer[heldNodes]
 	paths   string // of all locks, if it is of several
 
-	own      atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
+	own      atomic.Pointer[zkclient.Watch] // on the first node; set by Exists
 	observed atomic.Bool                    // observers were notified of a hold on it
-	watching atomic.Bool                    // goroutines watch the nodes for their deletion, see WatchNodes
-	request  atomic.Pointer[request]        // nil: no hold waits for one, see ReleaseRequested
+	watching atomic.Bool                    // WatchNodes was called
+	request  atomic.Pointer[request]        // set by ReleaseRequested
 }
 
-// heldNodes are what a grant holds. They are immutable: a change replaces them, and while one is
-// pending there is no other.
+// heldNodes are the nodes that a grant holds. They are immutable: a change replaces them, and while
+// a downgrade is pending there is no other change.
 type heldNodes struct {
-	nodes   []nodeRef     // those of a queue in a row
-	pending chan struct{} // closed when the downgrade under way has ended; nil: none is
+	nodes   []nodeRef     // the nodes of a queue are consecutive
+	pending chan struct{} // closed when the downgrade under way has ended; nil: none is under way
 }
 
 // A nodeRef is a node of a grant.
 type nodeRef struct {
 	queue  *Queue
 	node   znode.Node
-	marker bool // a waiter in the queue may need the grant's release marker
+	marker bool // a waiter in the queue may watch for the grant's release marker
 }
 
 func (n nodeRef) path() string { return n.queue.path(n.node) }
@@ -102,12 +102,12 @@ func newGrant(all waiters) *Grant {
 // Alive returns why the grant must be considered lost, or nil.
 func (g *Grant) Alive() error { return g.lease.Alive() }
 
-// Named adds a path to the error of a loss, which programs get as the cause of a context.
+// Named adds the path of the first lock to the error of a loss.
 func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("hold", loss) }
 
-// CleanUp is called by the goroutine that has ended the grant (invariant 4). A grant that was
-// declared lost may still have its nodes, if the connection comes back in time. No other client
-// deletes them, and all waiters behind would wait forever.
+// CleanUp is called by the goroutine that has ended the grant (invariant 4). If the connection
+// returns in time, the nodes of a lost grant still exist. No other client deletes them, and all
+// waiters behind would wait forever.
 func (g *Grant) CleanUp(end error) {
 	g.lease.End()
 	g.client.Held.Delete(g)
@@ -116,8 +116,8 @@ func (g *Grant) CleanUp(end error) {
 	}
 }
 
-// missed ends the grant because of an error that a request for one of its nodes has met, if it says
-// that the node is gone, which no caller has given back or replaced, or the session.
+// missed ends the grant because of the error of a request for the node n, if the error means that
+// the session or the node is gone. A node that was released or replaced is not missed.
 func (g *Grant) missed(n nodeRef, err error) {
 	switch {
 	case err == zk.ErrNoNode && slices.Contains(g.settled().nodes, n):
@@ -141,13 +141,13 @@ func (g *Grant) Token() int64 { return g.token }
 // Timeout returns the session timeout.
 func (g *Grant) Timeout() time.Duration { return g.client.Timeout() }
 
-// settled returns what is held, when no downgrade is under way.
+// settled returns the nodes once no downgrade is under way.
 func (g *Grant) settled() *heldNodes {
 	held, _ := g.holding(context.Background())
 	return held
 }
 
-// holding is settled for a caller that waits no longer than ctx lives.
+// holding is settled for a caller that waits until ctx ends.
 func (g *Grant) holding(ctx context.Context) (*heldNodes, error) {
 	for {
 		held := g.held.Load()
@@ -162,18 +162,18 @@ func (g *Grant) holding(ctx context.Context) (*heldNodes, error) {
 	}
 }
 
-// NoWait is a context that has ended: with it a release begins, and does not wait for the answer.
+// NoWait is a context that has ended: a release with it does not wait for the answer.
 var NoWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// deleting is what goes on in the background if ctx ends during a release.
+// deleting is what continues in the background if ctx ends during a release.
 const deleting = "the node is being deleted"
 
-// Release gives all nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for
-// the answer.
+// Release deletes all nodes. The deletion starts even if ctx has ended; ctx bounds the wait for the
+// answer.
 func (g *Grant) Release(ctx context.Context) error {
 	if end := g.state.Release(); end != nil {
 		return end
@@ -193,7 +193,7 @@ func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
 		for {
 			held := g.settled()
 			these, others := in(held.nodes, queues...)
-			if others == nil { // they have been given back meanwhile
+			if others == nil { // they have been released meanwhile
 				return g.Release(context.Background())
 			}
 			if g.held.CompareAndSwap(held, &heldNodes{nodes: others}) {
@@ -231,12 +231,8 @@ func (g *Grant) remove(nodes []nodeRef, markers bool) error {
 	return fmt.Errorf("%w: %w", hold.ErrLost, err)
 }
 
-// Two watches tell whether the nodes exist, without a request. WatchNodes sets one for holders that
-// want to be notified of a deletion: its goroutine ends the grant. Exists sets the other: holders
-// that share the nodes, or hand them on, check it.
-
-// WatchNodes has the nodes watched from now on, off the caller's path, to detect their deletion: a
-// grant whose state is not asked for costs no watch.
+// WatchNodes has goroutines watch the nodes from now on, which end the grant if a node is deleted.
+// A grant whose state is not asked for costs no watch.
 func (g *Grant) WatchNodes() {
 	if g.watching.Load() || g.watching.Swap(true) {
 		return
@@ -246,8 +242,8 @@ func (g *Grant) WatchNodes() {
 	}
 }
 
-// watch ends the grant when its node is deleted, by any client, when its session is over, or when
-// the Conn is closed. The end of one connection ends only the watch, which is set again.
+// watch ends the grant when a client deletes its node, the session is over, or the Conn is closed.
+// When a connection ends, it sets the watch again on the next.
 func (g *Grant) watch(n nodeRef) {
 	ctx := g.self.Context(context.Background())
 	for delay := FirstRecheck; ; {
@@ -273,21 +269,20 @@ func (g *Grant) watch(n nodeRef) {
 			g.missed(n, err)
 			return
 		}
-		// A client has written into the node, which is not a loss; the watch has ended with its
-		// connection; or its event was withheld. It is set again.
+		// Set the watch again: a client has written into the node, or the connection has ended.
 	}
 }
 
-// KnownToExist reports whether the first of the nodes exists, as far as that is known without
-// asking: a watch that was set on the present connection has not fired.
+// KnownToExist reports whether the first node is known to exist: the watch that Exists has set, on
+// the present connection, has not fired.
 func (g *Grant) KnownToExist() bool {
 	w := g.own.Load()
 	return w != nil && !fired(w)
 }
 
-// Exists reports whether the first of the nodes exists, and asks if that is not known. If it does
-// not, the grant is lost. A holder that is alone need not know: it finds out when it asks or
-// releases. Holders that share the node, or pass it on, may do neither.
+// Exists reports whether the first node exists. If that is unknown, it reads and watches the node.
+// If the node is missing, the grant is lost. Holders that share the node, or pass it on, call
+// Exists; a holder that is alone detects a deletion when it asks or releases.
 func (g *Grant) Exists(ctx context.Context) bool {
 	for !g.KnownToExist() { // again if it has fired: a client may have written into the node
 		held, err := g.holding(ctx)

@@ -11,20 +11,20 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Hold is one hold on a grant: the only one, or one of the re-entries of an owner, the readers that
-// share a node, the writers that hand it on. Each is released by itself, and all end when the grant
-// is lost. zklocks.Hold documents its methods.
+// Hold is one hold on a grant: the only hold, or one of several re-entries, readers that share the
+// node, or writers that pass it on. Each is released by itself, and all end when the grant is lost.
+// zklocks.Hold documents its methods.
 type Hold struct {
 	*Grant
-	in     *Queue // whose nodes the hold has; nil: it has the nodes in all queues, of several locks
+	in     *Queue // the queue of its nodes; nil: it is a hold on several locks
 	state  hold.Hold
 	leaver Leaver
 	call   Call
 }
 
-// A Leaver is what a recipe knows of the holds on a grant that it counts.
+// A Leaver counts the holds on a grant, for a recipe that has several on one.
 type Leaver interface {
-	// Leave is called once, when a hold has ended. It gives the nodes back if no other hold needs
+	// Leave is called once, when a hold has ended. It releases the nodes if no other hold needs
 	// them. ctx bounds the wait for the answer.
 	Leave(ctx context.Context, h *Hold) error
 }
@@ -34,8 +34,7 @@ type carrier interface {
 	Context(parent context.Context, h *Hold) context.Context
 }
 
-// An Owner is the Leaver of a lock that has an owner. The lock may be one of several that were
-// granted together.
+// An Owner is the Leaver of a lock that has an owner. The lock may be granted together with others.
 type Owner interface {
 	Leaver
 	carrier
@@ -43,8 +42,8 @@ type Owner interface {
 	End() (last bool)
 }
 
-// Begin begins a hold on the nodes of g in a queue, to which a call has led. leaver is nil for the
-// only hold, which deletes the nodes.
+// Begin begins a hold on the nodes of g in a queue, for a call. If leaver is nil, it is the only
+// hold, and its release deletes the nodes.
 func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call Call) {
 	h.Grant, h.in, h.leaver, h.call = g, in, leaver, call
 	h.state.State = &g.state
@@ -52,8 +51,8 @@ func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call Call) {
 		return
 	}
 	call.granted(h)
-	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other
-	// holders to notify.
+	// On another goroutine: the goroutine that ends the grant may hold a mutex, and must notify
+	// other holders.
 	h.state.OnEnd(func(end error) {
 		if errors.Is(end, hold.ErrLost) {
 			go call.ended(h, end)
@@ -87,8 +86,8 @@ func (h *Hold) GiveBack(ctx context.Context) error { return h.releaseIn(ctx, h.i
 // Err returns nil while the hold lives, and then what ended it. It sets no watch.
 func (h *Hold) Err() error { return h.state.Look() }
 
-// endOr returns the end of the hold, if it has ended: that comes before any other error, because
-// the context of the call may be the hold's own.
+// endOr returns the end of the hold, or err if it lives. The end explains other errors, because the
+// context of the call may be the hold's own.
 func (h *Hold) endOr(err error) error {
 	if end := h.Err(); end != nil {
 		return end
@@ -96,7 +95,7 @@ func (h *Hold) endOr(err error) error {
 	return err
 }
 
-// State returns the state of the hold, and has its nodes watched from now on.
+// State returns the state of the hold, and calls WatchNodes.
 func (h *Hold) State() *hold.Hold {
 	h.WatchNodes()
 	return &h.state
@@ -111,8 +110,8 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Deadline is the instant until which the nodes are known to exist, if no client deletes them; the
-// zero time if this hold has ended.
+// Deadline returns the instant until which the session is known to live; the zero time if the hold
+// has ended.
 func (h *Hold) Deadline() time.Time {
 	if h.Err() != nil {
 		return time.Time{}
@@ -130,8 +129,8 @@ func (h *Hold) Info() observe.LockInfo {
 	return lock
 }
 
-// Leaked returns a function that reports, unless the hold has ended, that the caller has dropped
-// it; nil if no observer wants to know. The garbage collector calls it.
+// Leaked returns a function that reports that the caller has dropped the hold, unless it has ended.
+// It returns nil if no observer wants to know. The garbage collector calls the function.
 func (h *Hold) Leaked() func() {
 	for _, c := range h.call {
 		if slices.ContainsFunc(c.queue.cfg.Observers, func(o observe.Observer) bool { return o.Leaked != nil }) {
@@ -141,7 +140,7 @@ func (h *Hold) Leaked() func() {
 	return nil
 }
 
-// nodes returns the nodes of the hold among the nodes that its grant holds.
+// nodes returns the nodes of the hold, out of those that its grant holds.
 func (h *Hold) nodes(held *heldNodes) []nodeRef {
 	if h.in == nil {
 		return held.nodes
@@ -171,10 +170,12 @@ func nameAll(op, paths string, err error) error {
 	return fmt.Errorf("zklocks: %s %s: %w", op, paths, err)
 }
 
-// owners count the holds on the locks of a hold on several; nil for a lock that has no owner.
+// owners are the Leaver of a hold on several locks. They have an element for each lock; nil: the
+// lock has no owner.
 type owners []Owner
 
-// Leave deletes the nodes of all locks in one transaction, except where an owner has another hold.
+// Leave deletes the nodes of all locks in one transaction, except of those whose owner has another
+// hold.
 func (all owners) Leave(ctx context.Context, h *Hold) error {
 	var last []*Queue
 	for i, n := range h.granted.first() {

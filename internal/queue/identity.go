@@ -12,8 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// identity is what a node contains unless WithData says otherwise: the process that created it, for
-// a person who looks at the queue. docs/reference/wire-format.md describes it.
+// identity is what a node contains without WithData: the process that created it, for people who
+// list the queue. docs/reference/wire-format.md describes it.
 type identity struct {
 	Host string `json:"host,omitempty"`
 	Pid  int    `json:"pid"`
@@ -29,8 +29,8 @@ var self = sync.OnceValue(func() []byte {
 	return data
 })
 
-// identify reads an identity. Data of any other kind have none. What others have written may be
-// shown on a terminal: a name that is no word is left out.
+// identify reads an identity; other data have none. Other clients have written the data, and they
+// may be shown on a terminal: so identify omits a host name with spaces or control characters.
 func identify(data []byte) (host string, pid int) {
 	var id identity
 	if len(data) > maxIdentity || json.Unmarshal(data, &id) != nil {
@@ -42,8 +42,7 @@ func identify(data []byte) (host string, pid int) {
 	return host, max(0, id.Pid)
 }
 
-// releaseRequest is the data of a node whose member is asked to release the lock, or their first
-// line.
+// releaseRequest is the first line of the data of a node whose member is asked to release the lock.
 const releaseRequest = "__REVOKE__"
 
 func isReleaseRequest(data []byte) bool {
@@ -59,8 +58,9 @@ func withoutRequest(data []byte) []byte {
 	return bytes.TrimPrefix(data[len(releaseRequest):], []byte("\n"))
 }
 
-// requestFor returns the request to write into the node at path, which contains data. A node that
-// may be Curator's gets the word alone: only ours have these kinds or our identity.
+// requestFor returns the request to write into the node at path, which contains data. It keeps the
+// data of nodes that this library has created, by their kind or identity. Other nodes may belong to
+// Curator, which compares all of the data with the word.
 func requestFor(path string, data []byte) []byte {
 	_, ours := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Read, znode.Write, znode.Permit)
 	if _, pid := identify(data); len(data) > 0 && (ours || pid != 0) {

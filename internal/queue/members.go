@@ -13,8 +13,7 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Member is a holder or a waiter, as seen from outside. It has the fields of zklocks.Member, which
-// documents them.
+// Member is a holder or a waiter. It has the fields of zklocks.Member, which documents them.
 type Member struct {
 	Path             string
 	Kind             observe.Kind
@@ -37,11 +36,11 @@ type standing struct {
 	err   error // of the read of the first
 }
 
-// readers bounds how many nodes are read at a time.
+// readers is how many nodes are read concurrently.
 const readers = 16
 
-// Members lists the holders and the waiters, in order. permits returns how many nodes may hold at
-// once, of those that exclude each other; nil: one.
+// Members lists the holders and the waiters, in order. permits returns how many nodes that exclude
+// each other may hold at once; nil: one.
 func (q *Queue) Members(ctx context.Context, permits func(context.Context) (int, error)) ([]Member, error) {
 	list, err := q.members(ctx, permits)
 	return list, q.Wrap("queue of", err)
@@ -117,8 +116,8 @@ func (m standing) owns(n znode.Node) bool {
 	return m.first.Seq <= n.Seq && n.Seq < m.first.Seq+int64(m.nodes)
 }
 
-// group puts nodes that were created together into one member: they have one id and numbers in a
-// row. A node without an id is a member by itself.
+// group makes one member of nodes that were created together: they are consecutive and have the
+// same id. A node without an id is a member by itself.
 func group(line []znode.Node) []standing {
 	var members []standing
 	for i, n := range line {

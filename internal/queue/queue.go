@@ -16,27 +16,26 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Config is what the options of every recipe set, and what a recipe sets for itself.
+// Config has what options set, and what the recipe sets.
 type Config struct {
 	Conn *wire.Conn
 	Dir  string // of the queue
-	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin
-	// with both, and events have the path.
+	// Recipe is the package of the lock, and Path its path as the program gave it, for errors and
+	// events.
 	Recipe, Path string
 	// Wrong is what the recipe finds wrong with its arguments, or nil.
 	Wrong error
 
-	ACL  []zk.ACL
-	Data []byte
-	// Observers get the events.
+	ACL       []zk.ACL
+	Data      []byte
 	Observers []observe.Observer
 
 	// Names are the kinds of node in the queue.
 	Names Names
-	// Persistent makes the directory a plain node and not a container, which goes when it is empty:
-	// for clients that make the directory once and then rely on it.
+	// Persistent makes the directory a plain node instead of a container, which the server deletes
+	// when it is empty: for clients that create the directory once and then rely on it.
 	Persistent bool
-	// MakeDir makes the directory when it does not exist; nil: it and its parents are made.
+	// MakeDir creates the directory; nil: the queue creates it and its parents.
 	MakeDir func(context.Context) error
 }
 
@@ -45,7 +44,7 @@ func Default() Config {
 	return Config{ACL: zk.WorldACL(zk.PermAll), Data: self()}
 }
 
-// MaxData is how much a node may contain. It leaves room for the rest of the request, see
+// MaxData is how many bytes a node may contain. It leaves room for the rest of the request, see
 // zkclient.MaxRequest.
 const MaxData = 512 << 10
 
@@ -61,11 +60,11 @@ type Queue struct {
 
 	view dirView
 
-	// readable says that the client may read its own nodes: each client may, or it has read one.
-	// Then the server does not withhold the events of such nodes.
+	// readable says that this client may read its own nodes, by their ACL or because it has read
+	// one: the server does not withhold their events.
 	readable atomic.Bool
-	// untouchable says that the server has refused this client the right to write the directory's
-	// data.
+	// untouchable says that this client may not write the directory's data: the server has refused
+	// it.
 	untouchable atomic.Bool
 }
 
@@ -89,8 +88,8 @@ func (cfg Config) wrong() error {
 	return znode.ValidatePath(cfg.Dir)
 }
 
-// New returns the queue of a lock. It does no I/O. What is wrong with the arguments is the error of
-// the calls that queue or list, and of Invalid.
+// New returns the queue of a lock. It does no I/O. If the arguments are wrong, later calls and
+// Invalid return the error.
 func New(cfg Config) *Queue {
 	q := &Queue{dir: cfg.Dir, cfg: cfg, err: cfg.wrong(), marker: "-released"}
 	if q.err != nil {
@@ -113,8 +112,7 @@ func New(cfg Config) *Queue {
 // Client returns the connection; nil if the arguments are wrong.
 func (q *Queue) Client() *zkclient.Client { return q.client }
 
-// Unmade returns the queue of a value that New has not made. Its only use is the error, whatever is
-// called.
+// Unmade returns a queue whose calls all return an error, for the zero value of a lock.
 func Unmade(what string) *Queue {
 	return &Queue{err: errors.New(what + " was not made by New")}
 }
@@ -122,8 +120,8 @@ func Unmade(what string) *Queue {
 // Invalid returns what is wrong with the arguments of New, or nil.
 func (q *Queue) Invalid() error { return q.err }
 
-// Wrap adds the package, an operation and the path of the lock to an error. The operation replaces
-// that of a loss.
+// Wrap adds the package, an operation and the path of the lock to an error. If err is the error of
+// a loss, op replaces its operation.
 func (q *Queue) Wrap(op string, err error) error {
 	if lost, ok := err.(*opError); ok && lost.queue == q {
 		err = lost.err
@@ -137,7 +135,7 @@ func (q *Queue) Wrap(op string, err error) error {
 	return &opError{q, op, err}
 }
 
-// opError is the error of an operation on a lock.
+// opError is the error of an operation on a lock, as Wrap returns it.
 type opError struct {
 	queue *Queue
 	op    string
@@ -150,8 +148,8 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() error { return e.err }
 
-// named adds the path of the lock to an error of one of several. A connection that is closed, and a
-// ctx that has ended, are those of all.
+// named adds the path of the lock to the error of one of several locks. It leaves errors that
+// concern all of them as they are: a closed connection, the end of ctx.
 func (q *Queue) named(ctx context.Context, err error) error {
 	if errors.Is(err, zkclient.ErrClosed) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
@@ -159,7 +157,7 @@ func (q *Queue) named(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", znode.Shown(q.cfg.Path), err)
 }
 
-// each calls notify for each observer, which calls one of the observer's functions by tell.
+// each calls notify for each observer; notify calls functions of the observer by tell.
 func (q *Queue) each(notify func(observe.Observer)) {
 	for _, o := range q.cfg.Observers {
 		notify(o)
@@ -194,8 +192,8 @@ func (q *Queue) makeDir(ctx context.Context) error {
 	return Explain(err, "CREATE on the parents of "+q.dir)
 }
 
-// list returns the nodes in order, and the directory as of that moment. A directory that does not
-// exist is empty.
+// list returns the nodes in order, and the directory's Stat of that moment. If there is no
+// directory, it returns no nodes and nil.
 func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, error) {
 	children, dir, err := q.client.Children(ctx, sess, q.dir)
 	if err != nil && err != zk.ErrNoNode {
@@ -205,7 +203,7 @@ func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, e
 	return nodes, dir, err
 }
 
-// Explain names the right that a client misses, or what else the server has refused.
+// Explain adds the right that a client lacks to zk.ErrNoAuth, and a text to errors without words.
 func Explain(err error, right string) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: it takes %s", err, right)
@@ -224,31 +222,31 @@ func (q *Queue) paths(nodes []znode.Node) []string {
 	return paths
 }
 
-// Request is what a caller asks of the queue: a number of nodes of one kind.
+// Request asks a queue for a number of nodes of one kind.
 type Request struct {
 	Kind  znode.Kind
 	Nodes int
 	// Limit returns how many nodes may be ahead; nil: none.
 	Limit func(ctx context.Context, sess int64) (Limit, error)
-	// Checked is the node that Limit.Check is of; "": none.
+	// Checked is the path of the node in Limit.Check; "": there is no check.
 	Checked string
-	// Sharing is told what readers of the process need that want to share the node; nil: none do.
+	// Sharing lets other readers of the process share the node; nil: none may.
 	Sharing *NodeSharing
 
-	ahead *atomic.Int64 // where its waiter tells how many are ahead; nil: nobody asks
+	ahead *atomic.Int64 // of its waiter; nil: a new one
 }
 
-// Limit is how many nodes may be ahead of a waiter, and what that rests on.
+// Limit is how many nodes may be ahead of a waiter, and as long as what holds.
 type Limit struct {
 	AllowedAhead int
-	// Check must hold when the nodes are created; nil: nothing to check.
+	// Check must hold when the nodes are created; nil: there is nothing to check.
 	Check *zk.CheckVersionRequest
-	// Changed fires when the limit changes; nil: it never does.
+	// Changed fires when the limit changes; nil: it never changes.
 	Changed *zkclient.Watch
 	// Dir is the czxid of the directory that the limit belongs to; 0: any. A directory that was
-	// deleted and made again may have another limit.
+	// deleted and created again may have another limit.
 	Dir int64
-	// Forget has the limit read again the next time; nil: nothing was read.
+	// Forget has the next call of Request.Limit read the limit again; nil: nothing was read.
 	Forget func()
 }
 
@@ -265,7 +263,7 @@ func (l Limit) forget() {
 	}
 }
 
-// fired reports whether a watch has fired; nil: there is none.
+// fired reports whether a watch has fired; nil never fires.
 func fired(w *zkclient.Watch) bool {
 	if w == nil {
 		return false

@@ -11,14 +11,14 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// A client asks a member of a queue to release the lock by a write into the first of the member's
-// nodes: the data become a word. The member's holder watches the node, reads the word, and decides
-// for itself. Nothing else in a queue reads the data, so a request grants and ends nothing. A
-// member that still waits is asked, too: its holder reads the word once it holds.
+// A client asks a member of a queue to release the lock: it writes a word into the first of the
+// member's nodes. The member's holder watches the node, reads the word, and decides for itself; a
+// waiter reads it once it holds. A request grants and ends nothing.
 //
-// The word and the place are those of Curator's Revoker, LockInternals.REVOKE_MESSAGE, so each side
-// can ask the other. Curator's holders compare the whole data with the word. A node of ours keeps
-// what it contained, in the lines behind the word, so that Queue still shows whose node it is.
+// The word is LockInternals.REVOKE_MESSAGE of Curator, whose Revoker writes it into the same node:
+// so each library can ask members of the other. Curator's holders compare all of the data with the
+// word. A node of this library keeps its data in the lines behind the word, so that Queue still
+// shows which process has created it.
 
 // RequestRelease asks the member at path, whose first node has this token as its czxid. It returns
 // zk.ErrNoNode if the node is gone.
@@ -40,8 +40,8 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 		case isReleaseRequest(data):
 			return nil
 		}
-		// In the version that was read, so that clients which ask at the same time, and one that
-		// repeats a write whose answer was lost, write once: each write wakes the waiters behind.
+		// Each write wakes the waiters behind. Because of the version it takes place once, also if
+		// several clients ask at the same time, or an answer is lost and the write is repeated.
 		if err := client.Set(ctx, path, requestFor(path, data), stat.Version); err != zk.ErrBadVersion {
 			return Explain(err, "WRITE on "+path)
 		}
@@ -54,10 +54,9 @@ type request struct {
 	tell context.CancelFunc
 }
 
-// ReleaseRequested returns a channel that is closed when the first of a grant's nodes contains a
-// request; the first in any of its queues, if it has several. The first call has the nodes read and
-// watched, off the caller's path. All holds on the grant have the same channel. After the end of
-// the hold it has no meaning.
+// ReleaseRequested returns a channel that is closed when the first node of the grant in any queue
+// contains a request. On the first call goroutines begin to read and watch these nodes. All holds
+// on the grant have the same channel. After the end of the hold it has no meaning.
 func (g *Grant) ReleaseRequested() <-chan struct{} {
 	if g.request.Load() == nil {
 		var r request
@@ -73,7 +72,7 @@ func (g *Grant) ReleaseRequested() <-chan struct{} {
 }
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
-// is gone. What the holder writes itself, in a downgrade, is not a request.
+// is gone.
 func (g *Grant) watchRequest(n nodeRef) {
 	parent, cancel := context.WithCancel(context.Background())
 	defer cancel() // or the hold would keep ctx
@@ -91,9 +90,9 @@ func (g *Grant) watchRequest(n nodeRef) {
 	}
 }
 
-// Write replaces what the first of the nodes contains, in a transaction that takes place only while
-// the hold lives. A request that is overwritten has been told: the node is written in the version
-// that was read.
+// Write replaces the data of the first node, in a transaction that takes place only while the hold
+// lives and the data are those that Write has read. If these contain a request, Write closes the
+// channel of ReleaseRequested first.
 func (h *Hold) Write(ctx context.Context, data []byte) error {
 	if isReleaseRequest(data) {
 		return fmt.Errorf("%q is what asks a holder to release the lock", data)

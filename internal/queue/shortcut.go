@@ -5,9 +5,9 @@ import "github.com/zklocks/zklocks/internal/zkclient"
 // The shortcuts save requests: roomInReply, noWriterCached and release markers. Without them a
 // waiter lists, and holds as surely. Each ends in the same recheck as a grant by a listing.
 
-// tokenOf returns the token that the reply to the create tells: a directory's mzxid, if the
-// transaction has touched one, or the zxid in the header, on a connection where that has been seen
-// to be right; 0 if it tells none.
+// tokenOf returns the token, as far as the reply to the create shows it: the mzxid of a directory
+// that the transaction has written, or the zxid in the header, on a connection where that was found
+// to be right. It returns 0 if the reply does not show it.
 func tokenOf(client *zkclient.Client, made []zkclient.Claimed) int64 {
 	for _, m := range made {
 		if m.Dir != nil {
@@ -34,8 +34,8 @@ func (w *waiter) roomInReply() bool {
 	return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead
 }
 
-// noWriterCached reports whether a reader knows that no writer was queued when its node was
-// created.
+// noWriterCached reports whether no writer was queued when the reader's node was created, according
+// to the view that the create has checked.
 func (w *waiter) noWriterCached() bool {
 	if !w.noWriter.valid() {
 		return false
@@ -51,15 +51,14 @@ func (w *waiter) noWriterCached() bool {
 //	Multi[ Create(node+marker), Delete(node+marker), Delete(node) ]
 //
 // The marker exists within the transaction only, so no listing shows it, but a watch for its
-// creation fires. No other signal is delivered atomically with the deletion, is sent by the node's
-// owner alone, and cannot be sent by accident. A node that is deleted without its marker may never
-// have held, and its waiter lists. The marker's name ends with the kinds of nodes that the holder
-// has looked for, so recipes that see other kinds in one directory wait for other markers.
+// creation fires. No other signal arrives atomically with the deletion, is sent by the node's owner
+// alone, and cannot be sent by accident. A node that is deleted without its marker may never have
+// held, so the waiter behind it lists. The marker's name ends with the kinds of nodes that the
+// holder has waited for, so recipes for other kinds in the same directory watch other markers.
 
-// leavesMarker reports whether a grant's nodes are deleted together with a release marker. Where
-// the grant had at most one node ahead when it listed, at most one waiter misses it, and lists
-// again. Nor does a reader leave one, which the holder may have become, since other readers may
-// hold beside it.
+// leavesMarker reports whether a grant's nodes are deleted together with a release marker. A grant
+// that had at most one node ahead when it listed leaves none: at most one waiter lists again for
+// lack of it. A holder that was downgraded leaves none, because other readers may hold with it.
 func (n nodeRef) leavesMarker() bool {
 	return n.marker && modes[n.queue.cfg.Names.mode(n.node.Kind)].exclusive
 }

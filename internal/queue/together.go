@@ -16,37 +16,37 @@ import (
 //
 //   - No deadlock. In every directory a node of an earlier transaction has a smaller number: the
 //     server takes the numbers from a counter of the directory that grows with each create. A
-//     waiter waits only for nodes with smaller numbers, so only for older transactions, in whatever
-//     directory. In a circle of waiters each would be older than itself; and the oldest waits for
-//     holders alone. A downgrade keeps the number of its node.
+//     waiter waits only for nodes with smaller numbers, so only for older transactions, in every
+//     directory. In a circle of waiters each would be older than itself; and the oldest transaction
+//     waits for holders alone. A downgrade keeps the number of its node.
 //   - First come, first served, over all directories at once, as Calvin orders its locks (Thomson
 //     et al., SIGMOD 2012).
 //   - All or nothing, also when the process dies or a reply is lost: one transaction creates the
-//     nodes, and the end of their session deletes them in one, too.
+//     nodes, and the end of their session deletes them in one transaction, too.
 //
-// It is their turn when it is the turn of each. A turn that has come stays: no node gets ahead of a
-// node that exists. So they list and watch side by side, and then wait in one queue after the
-// other. Until the last turn comes a node may be deleted, the number of permits may shrink, and the
-// connection may be replaced. So at the end step 5 is done for all of them, and those that it does
-// not grant list again. If a node is gone, the others are deleted, and all are created again, at
-// the tail.
+// The requests are granted when it is the turn of each. A turn that has come remains: no node gets
+// ahead of a node that exists. So the waiters list and watch concurrently, and then wait in one
+// queue after the other. Before the last turn comes, a node may be deleted, the number of permits
+// may shrink, and the connection may be replaced. So at the end step 5 is done for all waiters, and
+// those that it refuses list again. If a node is gone, the others are deleted, and all are created
+// again, at the tail.
 
-// A Part is a request in its queue: one, or one of several that are granted together. What follows
-// the Request is for several.
+// A Part is a request in its queue, alone or together with others. The fields after Request are for
+// several.
 type Part struct {
 	Queue *Queue
 	Request
 	// Wrong is what is wrong with the arguments of the request, or nil.
 	Wrong error
-	// Ready refuses a caller for whom the lock is not to be had, before anything is created; nil:
-	// no caller is refused.
+	// Ready returns an error if the caller cannot get the lock, before anything is created; nil:
+	// every caller can.
 	Ready func(ctx context.Context) error
 	// Own makes the caller the owner of the nodes in the queue; nil: the lock has no owner.
 	Own func(*Grant) Owner
 }
 
-// excludes reports whether the transaction of both would change what one of them checks, or queue
-// twice in one directory.
+// excludes reports whether one transaction for both would queue twice in one directory, or change
+// what one of them checks.
 func (p Part) excludes(q Part) bool {
 	return p.Queue.dir == q.Queue.dir || p.Checked == q.Queue.dir || p.Queue.dir == q.Checked
 }
@@ -59,8 +59,8 @@ func pathsOf(parts []Part) string {
 	return strings.Join(paths, " and ")
 }
 
-// Together begins a hold on the nodes of several parts, which are granted together, or none of them
-// is. wait is false for a call that is not to wait; op is what errors call it.
+// Together begins a hold on the nodes of several parts, which are granted together or not at all.
+// op is the operation in errors.
 func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool) error {
 	var call Call
 	for _, p := range parts {
@@ -109,12 +109,12 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 
 // An Async is an Acquire on behalf of callers that may come and leave.
 type Async struct {
-	GiveUp func() // ends the wait; a grant that comes nevertheless, or an error, is still delivered
+	GiveUp func() // ends the wait; a grant or an error is still delivered
 
 	queue   *Queue
 	request Request
 	ahead   atomic.Int64 // of its waiter
-	left    chan error   // closed when the queue has been left
+	left    chan error   // closed when the nodes are granted or deleted
 }
 
 // AcquireAsync begins an Async, which passes its result to deliver.
@@ -133,10 +133,10 @@ func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
 	return a
 }
 
-// Canceled is the error of a caller that stops waiting for it because its ctx has ended.
+// Canceled returns the error for a caller that stops waiting because its ctx has ended.
 func (a *Async) Canceled(ctx context.Context) error {
 	return a.queue.Canceled(ctx, a.request, int(a.ahead.Load()))
 }
 
-// Leaving adds to the error of the caller that has called GiveUp that its nodes are being deleted.
+// Leaving adds to the error of the caller that has called GiveUp that the nodes are being deleted.
 func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.queue.client.Timeout()} }

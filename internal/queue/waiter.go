@@ -23,24 +23,24 @@ type waiter struct {
 	queue   *Queue
 	request Request
 	sess    int64
-	// What the last listing rests on, or, before the first one, the create.
-	epoch uint64 // of the connection
+	// epoch and limit are as of the last listing; before the first one, as of the create.
+	epoch uint64
 	limit Limit
 	made  zkclient.Claimed
 	nodes []znode.Node
 	lease *zkclient.Lease
-	// What a reader knew when its create was sent, which had its check; nil: nothing.
+	// noWriter is the reader's view that the create has checked; nil: none.
 	noWriter *view
-	together waiters // those whose nodes one transaction has created, itself among them
+	together waiters // whose nodes the same transaction has created, this one among them
 
 	own      []*zkclient.Watch // on its nodes, if an event may grant them
-	token    int64             // the czxid of its nodes; 0: not known yet
-	marker   bool              // a waiter behind it may wait for its release marker
+	token    int64             // the czxid of its nodes; 0: unknown
+	marker   bool              // a waiter behind it may watch for its release marker
 	queued   bool              // observers were notified that it waits
-	patience time.Duration     // how long it waits for an event before it checks its turn without one
+	patience time.Duration     // how long it waits for an event, see FirstRecheck
 	listed   time.Time         // when it sent the last listing, or the create
-	line     int               // how many nodes the last listing has shown
-	ahead    *atomic.Int64     // how many of them have to go before it is its turn
+	line     int               // the number of nodes in the last listing
+	ahead    *atomic.Int64     // how many of them have to go before its turn; 0: unknown
 }
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. With an error
@@ -89,8 +89,8 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 	return all, nil, nil
 }
 
-// claimsOf describes the nodes of all parts. It refuses what makes a request that no server takes,
-// before anything is created for it.
+// claimsOf describes the nodes of all parts. It refuses parts that make a request larger than
+// servers take, before anything is created.
 func claimsOf(parts []Part) ([]zkclient.Claim, error) {
 	claims := make([]zkclient.Claim, len(parts))
 	nodes, size := uint64(0), 0
@@ -111,8 +111,8 @@ func claimsOf(parts []Part) ([]zkclient.Claim, error) {
 	return claims, nil
 }
 
-// refused does something about the server's refusal of an act, after which the waiter is to try
-// again, or explains the error.
+// refused handles the server's refusal of an act: it returns errNoNode if another try may succeed,
+// or explains the error.
 func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error {
 	q := w.queue
 	announced := q.cfg.Names.mode(w.request.Kind).announced()
@@ -127,7 +127,7 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 		if err := q.makeDir(ctx); err != nil {
 			return err
 		}
-	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // its next reading says which right it takes
+	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // the next reading names the missing right
 		w.limit.forget()
 	case right && act == zkclient.Touches && !announced:
 		q.untouchable.Store(true)
@@ -139,9 +139,8 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 	return errNoNode
 }
 
-// visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. A
-// queue without nodes is free whatever its limit, which is not asked for then, because that may
-// make what is missing.
+// visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. It does
+// not read the limit of a queue without nodes, because that may create the number of permits.
 func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) {
 	for _, p := range parts {
 		nodes, _, err := p.Queue.list(ctx, sess)
@@ -162,9 +161,8 @@ func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) 
 	return nil, nil
 }
 
-// list is step 2. It returns nil if the queue must be listed again. Before it lists, it reads the
-// token, if that is not known yet, and watches the directory for writers, if readers may share the
-// node.
+// list is step 2. It returns nil if the queue must be listed again. First it reads the token, if
+// that is unknown, and watches the directory for writers, if readers may share the node.
 func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	q := w.queue
 	if w.lease.Alive() != nil {
@@ -212,7 +210,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	return &b, nil
 }
 
-// errNoNode says that nothing is queued: the waiter's nodes were not created, or they are gone.
+// errNoNode means that nothing is queued: the waiter's nodes were not created, or are gone.
 var errNoNode = errors.New("its node is gone")
 
 // startsOver reports whether a waiter queues again, at the tail.
@@ -220,8 +218,8 @@ func startsOver(err error) bool {
 	return errors.Is(err, errNoNode) || errors.Is(err, zkclient.ErrOver)
 }
 
-// readToken reads the czxid of the waiter's nodes, if these are still those of its session. Its
-// watch stays with the connection, where Grant.Exists finds it.
+// readToken reads the czxid of the waiter's nodes, if they still belong to its session. The watch
+// remains on the connection, where Grant.Exists finds it.
 func (w *waiter) readToken(ctx context.Context) error {
 	path := w.queue.path(w.nodes[0])
 	own, err := w.queue.client.Watch(ctx, w.sess, path)
@@ -268,7 +266,7 @@ func (all waiters) leave(ctx context.Context, err error) error {
 // Leaving is the error of a call whose ctx has ended, while its nodes are being deleted.
 type Leaving struct {
 	error
-	Removed <-chan error  // yields the answer, once
+	Removed <-chan error  // yields, or is closed, when the nodes are deleted
 	Timeout time.Duration // of the session
 }
 

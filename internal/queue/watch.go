@@ -12,19 +12,20 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// FirstRecheck is how long a waiter waits for an event before it checks its turn without one, then
-// twice as long, and so on, each time up to a quarter less, so that waiters that came together do
-// not list together. Servers from 3.8.4 and 3.9.2 on withhold the events of nodes that the client
-// may not read. A waiter that may read them again by then waits at most 7/3 of the time that it
-// must, and 5 s; without READ on the nearest blocker it fails with zk.ErrNoAuth.
+// FirstRecheck is how long a waiter waits for an event before it checks its turn without one; then
+// twice as long, and so on. Each time is up to a quarter shorter, so that waiters that came
+// together do not list together. The reason: servers from 3.8.4 and 3.9.2 on withhold the events of
+// nodes that the client may not read. If the client may read them again, the waiter waits at most
+// 7/3 of the necessary time plus 5 s. Without READ on the nearest blocker it fails with
+// zk.ErrNoAuth.
 const FirstRecheck = 5 * time.Second
 
-// largeQueue is from how many nodes on a waiter checks its nearest blocker before it lists again.
+// largeQueue is how many nodes a listing must have for a waiter without an event to read its
+// nearest blocker instead of listing again.
 const largeQueue = 200
 
-// waitEvent is the second half of step 4: it strikes out the blockers that do not exist any more,
-// and those whose deletion an event reports, until it may be the waiter's turn. Then it returns
-// pending.
+// waitEvent is the second half of step 4: it strikes out blockers that are gone, and returns
+// pending when it may be the waiter's turn.
 func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (turn, error) {
 	bell := wire.NewBell(slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
 	defer bell.Leave()
@@ -57,9 +58,9 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 	return pending, nil
 }
 
-// strike strikes out the blockers that do not exist, whose watches are nil, and those whose watches
-// report that they are gone, and returns the other watches. It returns relist if an event reports
-// something else.
+// strike strikes out the blockers that did not exist when the watches were set, whose watches are
+// nil, and the blockers whose watches report the deletion. It returns the other watches; or relist
+// if a watch reports something else.
 func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	for i := len(watches) - 1; i >= 0; i-- {
 		seen := watches[i] != nil
@@ -82,9 +83,9 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	return watches, pending
 }
 
-// withoutEvent checks the turn of a waiter that no event has reached for a while, and reads the
-// limit again. It returns pending if the waiter is to wait on: the nearest blocker exists, and a
-// listing of the queue would be large. A waiter for several permits always lists.
+// withoutEvent has a waiter without events read its limit again, and list again. If the listing
+// would be large and the nearest blocker exists, it returns pending: the waiter continues to wait.
+// A waiter of a semaphore always lists.
 func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 	w.patience *= 2
 	w.limit.forget()
@@ -99,7 +100,7 @@ func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 }
 
 // watch sets watches with one request: on the blockers and, if an event may grant the waiter's
-// nodes, on these. It returns those on the blockers; nil for one that does not exist.
+// nodes, on these. It returns the watches on the blockers; nil for a node that does not exist.
 func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, error) {
 	marker := ""
 	if b.mayBeMarked() {
