@@ -10,9 +10,6 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// errNotWrite means that there is nothing to downgrade.
-var errNotWrite = errors.New("not held for writing")
-
 // Downgrade replaces the hold's node in a queue by a node of another kind with the same number, in
 // one transaction: no writer gets in between, and no waiter behind is overtaken. It runs to its end
 // even if ctx ends; ctx bounds the wait for the answer. The end of the hold is returned before any
@@ -29,7 +26,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	// held is replaced before the request is sent, which deletes the node: that is not a loss.
 	pending := &heldNodes{held.nodes, make(chan struct{})}
 	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from || !h.held.CompareAndSwap(held, pending) {
-		return h.endOr(errNotWrite) // or another downgrade or a release was first
+		return h.endOr(errors.New("not held for writing")) // or another downgrade or a release was first
 	}
 	settle := func(now *heldNodes) {
 		h.held.Store(now)

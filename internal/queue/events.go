@@ -28,7 +28,7 @@ func (w *waiter) tellQueued(ahead int) {
 
 // info describes a request, without Node and Token.
 func (q *Queue) info(r Request) observe.LockInfo {
-	lock := observe.LockInfo{Path: q.cfg.Path, Kind: q.observedKind(r.Kind), Permits: 1}
+	lock := observe.LockInfo{Path: q.cfg.Path, Kind: modes[q.cfg.Names.mode(r.Kind)].observed, Permits: 1}
 	if lock.Kind == observe.KindPermits {
 		lock.Permits = r.Nodes
 	}
@@ -44,10 +44,6 @@ func (g *Grant) info(q *Queue) observe.LockInfo {
 	lock := q.info(Request{Kind: nodes[0].node.Kind, Nodes: len(nodes)})
 	lock.Node, lock.Token = nodes[0].node.Name, g.token
 	return lock
-}
-
-func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
-	return modes[q.cfg.Names.mode(kind)].observed
 }
 
 // A Call is one call of a recipe that acquires one lock or several, and then the hold that it
@@ -149,7 +145,7 @@ func (call Call) downgraded(q *Queue, n znode.Node) {
 			continue
 		}
 		now := &heldLock{was.LockInfo, time.Now()}
-		now.Kind, now.Node = q.observedKind(n.Kind), n.Name
+		now.Kind, now.Node = q.info(Request{Kind: n.Kind}).Kind, n.Name
 		c.held.Store(now)
 		called := now.LockInfo
 		called.Node, called.Token = "", 0

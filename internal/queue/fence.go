@@ -67,7 +67,7 @@ func (h *Hold) verify(ctx context.Context) error {
 	return h.fenced(ctx, func(nodes []nodeRef) (int, error) {
 		at, err := h.client.Check(ctx, h.sess, guards(nodes)...)
 		if errors.Is(err, zkclient.ErrOver) {
-			h.Grant.state.Lose(errOver)
+			h.Grant.state.Lose(err)
 		}
 		if at < 0 {
 			err = h.endOr(zkclient.DescribeCode(err))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // A Front is the first member of a queue whose nodes are all exclusive: the member that holds.
@@ -59,14 +58,9 @@ func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 	if err != nil {
 		return Member{}, Explain(err, "READ on "+q.path(nodes[0]))
 	}
-	return q.holder(nodes[0], data, stat), nil
-}
-
-// holder describes the first node.
-func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
-	m := q.member(n, 1, data, stat)
+	m := q.member(nodes[0], 1, data, stat)
 	m.Holding = true
-	return m
+	return m, nil
 }
 
 // Follow calls yield with the first member, and again after each change of the member, of what its
@@ -254,5 +248,7 @@ func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.W
 	if err != nil {
 		return Member{}, nil, Explain(err, "READ on "+q.path(nodes[0]))
 	}
-	return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
+	m := q.member(nodes[0], 1, bytes.Clone(watch.Data), watch.Stat) // others use the watch, too
+	m.Holding = true
+	return m, watch, nil
 }

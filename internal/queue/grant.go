@@ -16,11 +16,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Why a grant is lost, as far as this package sees it.
-var (
-	errDeleted = errors.New("its node was deleted")
-	errOver    = errors.New("its session is over")
-)
+// errDeleted is why a grant is lost whose node another client has deleted.
+var errDeleted = errors.New("its node was deleted")
 
 // Grant is a granted set of nodes, in one queue or in several, from the grant to its end. One or
 // more holds rest on it. Its methods may be called from any goroutine.
@@ -122,9 +119,7 @@ func (g *Grant) missed(n nodeRef, err error) {
 	switch {
 	case err == zk.ErrNoNode && slices.Contains(g.settled().nodes, n):
 		g.state.Lose(n.queue.Wrap("hold", fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)))
-	case errors.Is(err, zkclient.ErrOver):
-		g.state.Lose(errOver)
-	case errors.Is(err, zkclient.ErrClosed):
+	case errors.Is(err, zkclient.ErrOver), errors.Is(err, zkclient.ErrClosed):
 		g.state.Lose(err)
 	}
 }
@@ -219,16 +214,12 @@ func (g *Grant) remove(nodes []nodeRef, markers bool) error {
 	}
 	err := g.client.RemoveNow(g.sess, removals...)
 	switch {
-	case err == nil:
-		return nil
 	case err == zk.ErrNoNode:
-		err = errDeleted
-	case errors.Is(err, zkclient.ErrOver):
-		err = errOver
-	case !errors.Is(err, zkclient.ErrClosed):
-		return Explain(err, "DELETE on "+dirs(removals))
+		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
+	case errors.Is(err, zkclient.ErrOver), errors.Is(err, zkclient.ErrClosed):
+		return fmt.Errorf("%w: %w", hold.ErrLost, err)
 	}
-	return fmt.Errorf("%w: %w", hold.ErrLost, err)
+	return Explain(err, "DELETE on "+dirs(removals))
 }
 
 // WatchNodes has goroutines watch the nodes from now on, which end the grant if a node is deleted.

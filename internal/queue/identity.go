@@ -19,9 +19,6 @@ type identity struct {
 	Pid  int    `json:"pid"`
 }
 
-// maxIdentity is longer than any identity: a host name has at most 255 bytes.
-const maxIdentity = 4 << 10
-
 // self is the identity of this process, encoded once.
 var self = sync.OnceValue(func() []byte {
 	host, _ := os.Hostname() // a process without one still has a number
@@ -33,7 +30,7 @@ var self = sync.OnceValue(func() []byte {
 // may be shown on a terminal: so identify omits a host name with spaces or control characters.
 func identify(data []byte) (host string, pid int) {
 	var id identity
-	if len(data) > maxIdentity || json.Unmarshal(data, &id) != nil {
+	if len(data) > 4<<10 || json.Unmarshal(data, &id) != nil {
 		return "", 0
 	}
 	if len(id.Host) <= 255 && !strings.ContainsFunc(id.Host, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {

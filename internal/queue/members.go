@@ -36,9 +36,6 @@ type standing struct {
 	err   error // of the read of the first
 }
 
-// readers is how many nodes are read concurrently.
-const readers = 16
-
 // Members lists the holders and the waiters, in order. permits returns how many nodes that exclude
 // each other may hold at once; nil: one.
 func (q *Queue) Members(ctx context.Context, permits func(context.Context) (int, error)) ([]Member, error) {
@@ -65,7 +62,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 		return nil, err
 	}
 	members := group(line)
-	slots := make(chan struct{}, readers)
+	slots := make(chan struct{}, 16) // how many nodes are read concurrently
 	var reads sync.WaitGroup
 	for i := range members {
 		slots <- struct{}{}

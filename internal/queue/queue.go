@@ -104,7 +104,9 @@ func New(cfg Config) *Queue {
 		q.marker += "-" + strings.TrimSuffix(string(name.Kind), "-")
 	}
 	if len(cfg.Observers) > 0 {
-		q.client = q.client.Traced(q.tellRetried)
+		q.client = q.client.Traced(func(op string, cause error) {
+			q.each(func(o observe.Observer) { tell(o.Retried, observe.Retried{Path: cfg.Path, Op: op, Cause: cause}) })
+		})
 	}
 	return q
 }
@@ -168,12 +170,6 @@ func tell[E any](observer func(E), event E) {
 	if observer != nil {
 		observer(event)
 	}
-}
-
-// tellRetried reports that the client sends a request of this queue again.
-func (q *Queue) tellRetried(op string, cause error) {
-	event := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
-	q.each(func(o observe.Observer) { tell(o.Retried, event) })
 }
 
 // makeDir makes the directory.

@@ -93,7 +93,7 @@ func TestWatchChildrenAfterAReconnect(t *testing.T) {
 		epoch := l.client.Epoch()
 		l.Cut()
 		for {
-			changed := l.client.Changed()
+			changed := l.client.conn.Changed()
 			if l.client.Epoch() != epoch {
 				break
 			}

@@ -98,11 +98,6 @@ func (c *Client) Timeout() time.Duration { return c.conn.Timeout() }
 // between, so all events in between arrived in the server's order.
 func (c *Client) Epoch() uint64 { return c.conn.Epoch() }
 
-// Changed returns a channel that is closed when the connection goes up or down, when its session
-// expires, and when it is closed. Call it before you check the connection, or you miss a change
-// between the two.
-func (c *Client) Changed() <-chan struct{} { return c.conn.Changed() }
-
 // VerifyHeaderZxid compares the zxid in the header of the reply to a claim with the czxid of the
 // node. In all known servers they are equal, but no document promises it. So the header is used
 // only after the first comparison.
