@@ -4,8 +4,8 @@
 //
 // # The recipe
 //
-// A request has one node, or several with consecutive numbers. Its blockers are the nodes ahead of
-// its first node that its mode waits for (conflict.go). It is granted when there are at most as
+// A request has one node, or several with consecutive numbers. Its blockers are the nodes that its
+// mode waits for (conflict.go), ahead of its first node. It is granted when there are at most as
 // many blockers as the recipe allows: none for a lock; for a semaphore, the number of permits less
 // the permits that it wants. acquire.go has these steps on one page:
 //
@@ -36,10 +36,11 @@
 //	   |  nodes gone|   | ctx ends, an error            | deadline passed, node deleted,
 //	   +------------+   +------> left                   +-- session over, Conn closed --> lost
 //
-// The process that created the nodes deletes them: waiters.leave those of a waiter, Grant.Release
-// those of a released grant, and a goroutine of Grant.CleanUp those of a lost grant. Each repeats
-// the request until the nodes are gone, the Conn is closed, or the session is over, with which the
-// server deletes them. If the server refuses, for lack of a right, the nodes remain until then.
+// The process that created the nodes deletes them: waiters.leave does it for a waiter,
+// Grant.Release for a released grant, and a goroutine of Grant.CleanUp for a lost grant. Each
+// repeats the request until the nodes are gone, the Conn is closed, or the session is over, with
+// which the server deletes them. If the server refuses, for lack of a right, the nodes remain until
+// then.
 //
 // # Invariants
 //
@@ -91,9 +92,10 @@
 // most twice as many waiters as there are permits; each counts, without a request, and lists again
 // once, when its turn is near (rule).
 //
-// No waiter is overtaken by a later one that it conflicts with, except in two cases. Readers of one
-// value join its node until the announcement of a queued writer reaches their process (dirview.go).
-// With rwlock.WithHandoff writers of one value pass the lock on a limited number of times.
+// No waiter is overtaken by a later waiter with which it conflicts, except in two cases. Readers of
+// one value join its node until the announcement of a queued writer reaches their process
+// (dirview.go). With rwlock.WithHandoff writers of one value pass the lock on a limited number of
+// times.
 //
 // # Files
 //
