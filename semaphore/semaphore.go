@@ -87,7 +87,7 @@ func (l *locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.
 
 func (l *locker) part() queue.Part {
 	request, err := l.s.request(l.n)
-	return queue.Part{Queue: l.s.queue, Request: request, Wrong: err}
+	return queue.Part{Queue: l.s.queue, Request: request, Ready: func(context.Context) error { return err }}
 }
 
 // made returns s. If New has not made it, it returns a value whose calls all fail.

@@ -103,7 +103,6 @@
 //
 //	together.go   an acquire of several locks, and one for several readers
 //	acquire.go    the recipe
-//	canceled.go   the error of a wait that was canceled
 //	watch.go      step 4, and the timer of a wait
 //	downgrade.go  a write node becomes a read node
 //	request.go    requests to release
@@ -113,7 +112,7 @@
 //	members.go    the queue as others see it
 //	events.go     what observers are notified of
 //	grant.go      what is held
-//	waiter.go     the nodes of a request, steps 1 and 2
+//	waiter.go     the nodes of a request, steps 1 and 2, and how a waiter leaves
 //	shortcut.go   grants without a listing
 //	dirview.go    what readers know of the queue, and whether they may share a node
 //	queue.go      the directory, and the configuration

@@ -55,7 +55,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		if h.watching.Load() {
 			go h.watch(now)
 		}
-		if h.request.Load() != nil {
+		if h.requests.Load() != nil {
 			go h.watchRequest(now)
 		}
 		return nil

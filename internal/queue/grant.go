@@ -42,7 +42,7 @@ type Grant struct {
 	own      atomic.Pointer[zkclient.Watch] // on the first node; set by Exists
 	observed atomic.Bool                    // observers were notified of a hold on it
 	watching atomic.Bool                    // WatchNodes was called
-	request  atomic.Pointer[request]        // set by ReleaseRequested
+	requests atomic.Pointer[requests]       // set by ReleaseRequested
 }
 
 // heldNodes are the nodes that a grant holds. They are immutable: a change replaces them, and while

@@ -48,27 +48,45 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 	}
 }
 
-// A request is a context that ends when a client asks for the release of a grant.
+// requests has a request for each queue of a grant; and one, with the key nil, for holds on several
+// locks, which can only be released as a whole: it is made when any of the others is.
+type requests map[*Queue]request
+
+// A request is a context that ends when it is made.
 type request struct {
 	context.Context
 	tell context.CancelFunc
 }
 
-// ReleaseRequested returns a channel that is closed when the first node of the grant in any queue
-// contains a request. On the first call goroutines begin to read and watch these nodes. All holds
-// on the grant have the same channel. After the end of the hold it has no meaning.
-func (g *Grant) ReleaseRequested() <-chan struct{} {
-	if g.request.Load() == nil {
-		var r request
-		r.Context, r.tell = context.WithCancel(context.Background())
-		nodes := g.held.Load().first()
-		if g.request.CompareAndSwap(nil, &r) {
+// ReleaseRequested returns a channel that is closed when the first of the hold's nodes, in any of
+// its queues, contains a request. On the first call goroutines begin to read and watch the nodes of
+// the grant. All holds on the same nodes have the same channel. After the end of the hold it has no
+// meaning.
+func (h *Hold) ReleaseRequested() <-chan struct{} {
+	if h.requests.Load() == nil {
+		nodes := h.held.Load().first()
+		all := requests{nil: {}}
+		for _, n := range h.granted.first() {
+			all[n.queue] = request{}
+		}
+		for q, r := range all {
+			r.Context, r.tell = context.WithCancel(context.Background())
+			all[q] = r
+		}
+		if h.requests.CompareAndSwap(nil, &all) {
 			for _, n := range nodes {
-				go g.watchRequest(n)
+				go h.watchRequest(n)
 			}
 		}
 	}
-	return g.request.Load().Done()
+	return (*h.requests.Load())[h.in].Done()
+}
+
+// requested notifies the holds of a request to the node in a queue.
+func (g *Grant) requested(q *Queue) {
+	all := *g.requests.Load()
+	all[q].tell()
+	all[nil].tell()
 }
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
@@ -83,7 +101,7 @@ func (g *Grant) watchRequest(n nodeRef) {
 		case err != nil:
 			return // the node, its session, the connection or the grant is gone
 		case isReleaseRequest(w.Data):
-			g.request.Load().tell()
+			g.requested(n.queue)
 			return
 		}
 		wire.Wait(ctx, nil, w)
@@ -113,7 +131,7 @@ func (h *Hold) Write(ctx context.Context, data []byte) error {
 			return h.endOr(Explain(err, "READ on "+path))
 		case isReleaseRequest(old):
 			h.ReleaseRequested()
-			h.request.Load().tell()
+			h.requested(h.in)
 		}
 		_, err = h.multi(ctx, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
 		switch {

@@ -36,8 +36,6 @@ import (
 type Part struct {
 	Queue *Queue
 	Request
-	// Wrong is what is wrong with the arguments of the request, or nil.
-	Wrong error
 	// Ready returns an error if the caller cannot get the lock, before anything is created; nil:
 	// every caller can.
 	Ready func(ctx context.Context) error
@@ -91,8 +89,6 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 		err := p.Queue.err
 		switch {
 		case err != nil:
-		case p.Wrong != nil:
-			err = p.Wrong
 		case !p.Queue.client.Same(parts[0].Queue.client):
 			err = errors.New("its connection is not that of the first lock")
 		case slices.ContainsFunc(parts[:i], p.excludes):

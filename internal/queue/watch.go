@@ -20,10 +20,6 @@ import (
 // zk.ErrNoAuth.
 const FirstRecheck = 5 * time.Second
 
-// largeQueue is how many nodes a listing must have for a waiter without an event to read its
-// nearest blocker instead of listing again.
-const largeQueue = 200
-
 // waitEvent is the second half of step 4: it strikes out blockers that are gone, and returns
 // pending when it may be the waiter's turn.
 func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (turn, error) {
@@ -93,7 +89,7 @@ func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 	switch _, _, err := w.queue.client.Get(ctx, path); {
 	case err == zk.ErrNoAuth:
 		return relist, Explain(err, "READ on "+path)
-	case err == nil && w.line >= largeQueue && w.limit.Changed == nil:
+	case err == nil && w.line >= 200 && w.limit.Changed == nil: // a listing would be large
 		return pending, nil
 	}
 	return relist, nil
