@@ -34,7 +34,7 @@ func begin(look func() error) *life {
 	return l
 }
 
-// release is Release, for a test that does not wait for an answer.
+// release is Release with a context that never ends.
 func release(h *Hold) error {
 	_, stop, err := h.Release(context.Background())
 	stop()
@@ -87,7 +87,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 func TestALossIsToldToAll(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
-	lost, done := l.Lost(), ctx.Done() // as a goroutine has them that waits already
+	lost, done := l.Lost(), ctx.Done() // of a goroutine that waits already
 	why := errors.New("session expired")
 	if !l.lose(why) || l.lose(why) {
 		t.Fatal("loss must happen exactly once")
@@ -109,7 +109,7 @@ func TestALossIsToldToAll(t *testing.T) {
 	}
 }
 
-// After a frozen process resumes, no timer has fired yet: the first call must report the loss.
+// When a paused process resumes, no timer has fired yet: the first call must report the loss.
 func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 	for name, look := range map[string]func(*life, context.Context) bool{
 		"Look":        func(l *life, _ context.Context) bool { return l.Look() != nil },
@@ -192,8 +192,8 @@ func TestOneEndAmongMany(t *testing.T) {
 	}
 }
 
-// The goroutine that ends a hold calls the hooks one after the other. The contexts do not wait for
-// that.
+// The goroutine that ends a hold calls the hooks one after the other. A context reports the end
+// before its hook is called.
 func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	l := begin(alive)
 	telling, told := make(chan struct{}), make(chan struct{})
@@ -204,10 +204,10 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	}
 	var contexts []context.Context
 	for range 20 {
-		parent, cancel := context.WithCancel(t.Context()) // or they would share a joint
+		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		contexts = append(contexts, l.Context(parent))
-		l.OnEnd(slow) // as many, because hooks are called in no order, and some contexts must come after a slow hook
+		l.OnEnd(slow) // hooks are called in any order: some contexts come after a slow hook
 	}
 	done := make(chan struct{})
 	go func() {
@@ -284,7 +284,7 @@ func TestHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	}
 }
 
-// Another goroutine may have found a hold lost, and not closed its channel yet.
+// Another goroutine may have detected the loss of a hold, and not closed its channel yet.
 func TestLostIsClosedBeforeTheCleanUp(t *testing.T) {
 	l := begin(alive)
 	var holds [20]Hold
@@ -312,7 +312,7 @@ func TestLostIsClosedBeforeTheCleanUp(t *testing.T) {
 	}
 }
 
-// When Lose returns, the holders have been told, also if another goroutine was first.
+// When Lose returns, the holders are notified, also if another goroutine has ended the grant.
 func TestALossWaitsForTheGoroutineThatTells(t *testing.T) {
 	for range 200 {
 		l := begin(alive)
@@ -390,8 +390,8 @@ func TestWhatBoundsARelease(t *testing.T) {
 		early, cancelEarly := context.WithTimeout(own, time.Minute)
 		c := []struct {
 			name          string
-			ctx, deadline context.Context // the context given to Release, and the one whose deadline the result has
-			others        bool            // the result ends with the other hold
+			ctx, deadline context.Context // the argument of Release, and the context whose deadline the limit has
+			others        bool            // the limit ends with the other hold
 		}{
 			{"any", parent, parent, false},
 			{"its own", own, parent, false},
@@ -422,7 +422,8 @@ func TestWhatBoundsARelease(t *testing.T) {
 	}
 }
 
-// What has ended before the hold is the limit, and so is any context where the hold has none.
+// A context that has ended before the release is the limit, and so is any context if the hold has
+// none.
 func TestAReleaseByAContextThatIsNotOfTheHold(t *testing.T) {
 	l, other := begin(alive), begin(alive)
 	ended, end := context.WithCancel(l.Context(t.Context()))
@@ -437,8 +438,7 @@ func TestAReleaseByAContextThatIsNotOfTheHold(t *testing.T) {
 	}
 }
 
-// Code that calls itself may create each context of a hold below the last one. Each level is asked
-// once for a value.
+// Recursive code may derive each context of a hold from the last.
 func TestContextsBelowContexts(t *testing.T) {
 	type key struct{}
 	l := begin(alive)
@@ -460,8 +460,8 @@ func TestContextsBelowContexts(t *testing.T) {
 	}
 }
 
-// context.WithoutCancel: what such a context bounds ends neither with the hold nor with its parent,
-// whichever ends first; but with its own end.
+// A wait that is bounded by a context detached with context.WithoutCancel ends neither with the
+// hold nor with the parent, but only with the context's own deadline.
 func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
 	for _, when := range []string{"before the call", "during the wait"} {
 		for i, name := range []string{"detached", "for an hour", "of the hold again", "of the hold again, for an hour"} {
@@ -487,8 +487,7 @@ func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
 	}
 }
 
-// merged is a context as other packages make them of two: it has the values of one, and ends by a
-// goroutine of its own.
+// merged is a context as other packages make it of two: it has the values of one, and its own Done.
 type merged struct {
 	context.Context
 	done <-chan struct{}

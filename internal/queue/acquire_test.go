@@ -82,7 +82,7 @@ func (x *testQueue) enter() *waiter {
 	return m
 }
 
-// lists has the waiter list the queue, which tells its token.
+// lists has the waiter list the queue and read its token.
 func (x *testQueue) lists(m *waiter) {
 	x.Helper()
 	if _, err := m.list(x.Context()); err != nil {
@@ -90,7 +90,7 @@ func (x *testQueue) lists(m *waiter) {
 	}
 }
 
-// watchesItself has the waiter watch its own node, as it does beside its blockers.
+// watchesItself has the waiter watch its own node, as it does when it watches its blockers.
 func (x *testQueue) watchesItself(m *waiter) {
 	x.Helper()
 	var err error
@@ -110,8 +110,8 @@ func (x *testQueue) until(what string, ok func() bool) {
 	test.Eventually(x, 20*time.Second, what, ok)
 }
 
-// On a connection that does not tell the token the waiter reads its node, and another client may
-// have written into that by then.
+// On a connection whose replies do not show the token the waiter reads its node. Another client may
+// have written into the node before.
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -128,8 +128,7 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	})
 }
 
-// The listing may have shown a node that is deleted before its token is read: the waiter queues
-// again.
+// If the node is deleted before its token is read, the waiter queues again.
 func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -142,14 +141,14 @@ func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	})
 }
 
-// Each of these may come between what a waiter has read and its grant. Some have an event that
-// waits in a channel, beside that of the last blocker.
+// Each of these may happen between a waiter's listing and its grant. Some fire a watch at the same
+// time as the last blocker's watch.
 func TestWhatForbidsAGrant(t *testing.T) {
 	fired := func(w *zkclient.Watch) func() bool {
 		return func() bool { _, fired := w.Fired(); return fired }
 	}
 	for name, c := range map[string]struct {
-		watches bool // it watches its own node; a grant by the reply to the create comes without
+		watches bool // it watches its own node; not before a grant by the reply to the create
 		happen  func(*testQueue, *waiter, *Limit)
 		want    turn
 		gone    error
@@ -223,7 +222,7 @@ func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	})
 }
 
-// The server has numbered the node, and the number is one of the last.
+// The node's number is one of the last of the directory's counter.
 func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -242,8 +241,8 @@ func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 }
 
 // The reply to the create, and a listing, count only for the directory that the limit belongs to.
-// One that was deleted and made again may have another limit, of the same version; then the limit
-// is read again, and the queue is listed.
+// If the directory was deleted and created again, another limit may have the same version: so the
+// limit is read again, and the queue is listed.
 func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -268,7 +267,7 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newTestQueue(t, v, 10*time.Second)
-		x.enter() // the holder, in truth
+		x.enter() // the holder
 		for _, c := range []struct {
 			of, dir int64
 			want    error
@@ -289,8 +288,8 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
-// Two waiters come at once, to a directory that the client may not write. The second follows the
-// first: no listing tells its token, and the header of the reply has not been verified.
+// Waiters come at once to a directory that the client may not write. No reply has the directory's
+// Stat, and the zxid in the headers has not been verified.
 func TestEachGrantHasItsToken(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]bool{"headers not verified yet": false, "headers do not tell": true} {
@@ -338,8 +337,9 @@ func TestEachGrantHasItsToken(t *testing.T) {
 	}
 }
 
-// A client may not read its own node, so the server withholds that node's event. A watch on it that
-// has not fired is no evidence that the node exists, so the waiter does not begin to wait.
+// A client may not read its own node, so the server withholds the node's events. A watch that has
+// not fired is not evidence that the node exists, so the waiter returns an error instead of
+// waiting.
 func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -359,8 +359,8 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 	})
 }
 
-// The right to read the node ahead is taken away while the waiter watches it, so the server
-// withholds the event of the deletion. The waiter finds out when it has waited about as long again.
+// The right to read the node ahead is revoked while the waiter watches it, so the server withholds
+// the event of the deletion. The waiter detects it after waiting about as long again.
 func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 	t.Parallel()
 	for what, gone := range map[string]bool{"it is deleted": true, "it stays": false} {

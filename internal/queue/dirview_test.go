@@ -18,8 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// shares has a waiter create its node, which other readers may share. In this queue each other node
-// is a writer's.
+// shares has a waiter create its node, which other readers may share.
 func (x *testQueue) shares() *waiter {
 	x.Helper()
 	m := x.enter()
@@ -42,7 +41,7 @@ func shared(t *testing.T, v venue.Venue) *testQueue {
 	return x
 }
 
-// reads takes a read lock as another lock value of the process does, and gives it back.
+// reads acquires and releases a read lock, as another lock value of the process does.
 func (x *testQueue) reads() error {
 	ctx, cancel := context.WithTimeout(x.Context(), time.Minute)
 	defer cancel()
@@ -61,7 +60,7 @@ func (x *testQueue) looks(m *waiter) {
 	}
 }
 
-// writerIsTold waits until the watch that tells of writers has fired.
+// writerIsTold waits until the watch for writers has fired.
 func (x *testQueue) writerIsTold() {
 	x.Helper()
 	writers := x.queue.view.now.Load().writers
@@ -78,7 +77,7 @@ func (x *testQueue) reconnects(sess int64) {
 	})
 }
 
-// Whatever might mean that a writer is queued behind the node ends the sharing.
+// Whatever may mean that a writer is queued behind the node ends the sharing.
 func TestWhichReaderMayShareANode(t *testing.T) {
 	touch := func(x *testQueue) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
 	for name, c := range map[string]struct {
@@ -155,8 +154,8 @@ func TestWhichReaderMayShareANode(t *testing.T) {
 	}
 }
 
-// A reader's node needs no listing while a listing that showed no writer, ahead or behind, has a
-// watch that is ordered before whatever comes later.
+// A reader needs no listing while an earlier listing showed no writer, ahead or behind, and the
+// watch that belongs to it has not fired.
 func TestWhenNoWriterIsQueued(t *testing.T) {
 	for name, c := range map[string]struct {
 		happen func(*testQueue, *waiter)
@@ -201,8 +200,8 @@ func TestWhenNoWriterIsQueued(t *testing.T) {
 	}
 }
 
-// While the client may not read the directory, the server withholds the event of a writer that
-// comes. So a watch that has not fired is no evidence that none has come.
+// While the client may not read the directory, the server withholds the events of writers. So a
+// watch that has not fired is not evidence that no writer has come.
 func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 	t.Parallel()
 	for name, forever := range map[string]bool{"for a moment": false, "from then on": true} {
@@ -234,7 +233,7 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 				line, _, err := x.witness.Children(x.queue.dir)
 				x.must(nil, err)
 				writer := slices.IndexFunc(line, func(name string) bool { return strings.Contains(name, "-write-") })
-				x.must(nil, x.witness.Delete(x.queue.dir+"/"+line[writer], -1)) // a reader that has given up may still be there
+				x.must(nil, x.witness.Delete(x.queue.dir+"/"+line[writer], -1)) // the node of a canceled reader may still exist
 				before := x.proxy.Seen(proxy.ListOp)
 				for range 3 {
 					x.must(nil, x.reads())
@@ -247,7 +246,7 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 	}
 }
 
-// A reader that comes later than it trusts the view lists, and sets another watch.
+// A reader that comes when the view is no longer trusted lists, and sets another watch.
 func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -256,7 +255,7 @@ func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
 		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
 		x.must(x.witness.Set(x.queue.dir, nil, -1))
 		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
-		time.Sleep(2 * FirstRecheck) // virtual: the view is not trusted any more
+		time.Sleep(2 * FirstRecheck) // virtual: the view is no longer trusted
 		before := x.proxy.Seen(proxy.ListOp)
 		for range 6 {
 			x.must(nil, x.reads())
@@ -267,8 +266,9 @@ func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
 	})
 }
 
-// The directory goes while the client may not read it, as an empty container does, and comes again
-// with as many writers, one of which is queued.
+// While the client may not read the directory, it is deleted, as the server deletes an empty
+// container, and created again. The new directory has the same version: as many writers have
+// written its data. One of the writers is queued.
 func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -286,14 +286,14 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 		for range was.Version {
 			x.must(x.witness.Set(x.queue.dir, nil, -1))
 		}
-		time.Sleep(FirstRecheck + 1) // virtual: the check alone would not tell, see view.check
+		time.Sleep(FirstRecheck + 1) // virtual: the check alone would pass, see view.check
 		if err := x.reads(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("beside a writer: %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 }
 
-// What the header of a reply says is the token only where it has been seen to be.
+// The zxid in the header of a reply is used as the token only once it was found equal to a czxid.
 func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -317,8 +317,8 @@ func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 	})
 }
 
-// Two readers find that the listing has set no watch, and each wants to set it; a writer has come
-// in between, so the first of them drops the view. The second loads the view twice.
+// Two readers find that the listing has set no watch, and both try to set it. A writer has come in
+// between, so the first drops the view while the second uses it.
 func TestTwoReadersEnsureTheWatch(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -351,9 +351,9 @@ func TestTwoReadersEnsureTheWatch(t *testing.T) {
 	})
 }
 
-// A writer comes and leaves while one reader lists: its listing and its watch have seen different
-// versions. Another reader, whose listing and watch agree, has been told first. What the first does
-// not know must not take from the second what it does know.
+// A writer comes and leaves while one reader lists, so its listing and its watch have seen
+// different versions. The listing and the watch of another reader agree. The first listing must not
+// replace the view of the second.
 func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
 	for name, mixed := range map[string]bool{"listing and watch differ": true, "both are old": false} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// An Unlock has ended the hold while its Downgrade is under way. The node that the server then
-// misses is no loss, and what the server says of it is not the answer.
+// A Release has ended the hold while its Downgrade is under way. If the node is missing then, that
+// is not a loss, and Downgrade returns the release instead of the server's error.
 func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
 	for name, strike := range map[string]func(*testing.T, venue.Venue, *wire.Conn, string){
 		"its session has expired": func(t *testing.T, v venue.Venue, conn *wire.Conn, _ string) { v.Expire(t, conn) },
@@ -37,7 +37,7 @@ func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
 				go func() { downgraded <- h.Downgrade(t.Context(), l, znode.Write, znode.Read) }()
 				<-move.Fired()
 				go func() { unlocked <- h.Release(t.Context()) }()
-				synctest.Wait() // it has ended the hold, and waits for what becomes of the downgrade
+				synctest.Wait() // it has ended the hold, and waits for the downgrade
 				strike(t, v, conn, h.Guard()[0].Path)
 				move.Release()
 				if err := <-downgraded; !errors.Is(err, hold.ErrReleased) {

@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// lostBehind loses a grant right behind the check that a downgrade begins with.
+// lostBehind loses a grant right after the check with which a downgrade begins.
 type lostBehind struct{ *Grant }
 
 func (g lostBehind) Alive() error {
@@ -21,8 +21,8 @@ func (g lostBehind) Alive() error {
 	return nil
 }
 
-// The end of a hold deletes its node. A downgrade that creates another one after
-// that leaves an orphan.
+// The end of a hold deletes its node. A downgrade that creates another node after that leaves an
+// orphan.
 func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

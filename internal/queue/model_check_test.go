@@ -12,11 +12,11 @@ import (
 // The properties.
 var (
 	// errSafe: of the members that believe that they hold and whose nodes exist, no two conflict. A
-	// member whose nodes were deleted may still be granted, or believe that it holds, until it is
-	// told; a member that was told that its nodes or its session are gone takes nothing any more.
+	// member whose nodes were deleted may be granted, or believe that it holds, until it receives
+	// the event; a member that has received the end of its nodes or its session is granted nothing.
 	errSafe = errors.New("P-safe")
-	// errFIFO: no member is granted while one exists that came before and conflicts; and what a
-	// member was told shows that it was its turn.
+	// errFIFO: no member is granted while a conflicting member exists that came before; and what
+	// the granted member has received shows that it is its turn.
 	errFIFO = errors.New("P-fifo")
 	// errWake: no member sleeps whose turn it is.
 	errWake = errors.New("P-wake")
@@ -49,7 +49,7 @@ func (s tally) String() string {
 		s.relists, s.looks, s.requeues, s.expiriesWaiting, s.cancelsWaiting, s.lowersBeforeReader, s.lowersBeforeWriter)
 }
 
-// blocks is the naive definition, told once more in other words than the rules.
+// blocks is the naive definition, written independently of the rules.
 func (m *model) blocks(ahead, mine znode.Kind) bool {
 	return mine != znode.Read || ahead == znode.Write
 }
@@ -148,7 +148,7 @@ func (m *model) conflict(s *modelState, i, j int) bool {
 	return !shares(i) || !shares(j)
 }
 
-// checkHolders looks for holders in conflict.
+// checkHolders finds holders in conflict.
 func (m *model) checkHolders(s *modelState) {
 	permits := 0
 	for i := range m.members {
@@ -171,7 +171,7 @@ func (m *model) checkHolders(s *modelState) {
 	}
 }
 
-// checkHerd looks whom the last transaction wakes.
+// checkHerd checks which members the last transaction wakes.
 func (m *model) checkHerd(s *modelState, before nodeSet) {
 	deleted := before.without(s.live)
 	if deleted == 0 {
@@ -200,7 +200,7 @@ func (m *model) checkHerd(s *modelState, before nodeSet) {
 	}
 }
 
-// checkSleep looks for a member that sleeps though it is its turn.
+// checkSleep finds a member that waits although it is its turn.
 func (m *model) checkSleep(s *modelState) error {
 	for i := range m.members {
 		me := &s.member[i]

@@ -7,29 +7,29 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// The limits of a model. They keep a state small and free of pointers, so that
-// it can be copied and hashed as it is.
+// The limits of a model. They keep a state small and free of pointers, so that it can be copied and
+// hashed.
 const (
 	maxMembers = 4
 	maxNodes   = 16 // over all rounds
-	maxLog     = 14 // transactions of which a member has still to hear
-	maxLine    = 12 // nodes that a member still knows
+	maxLog     = 14 // transactions that some member has not received yet
+	maxLine    = 12 // nodes that some member still knows
 )
 
-// modelConfig is one situation to look through: who comes, and how often what may go wrong.
+// modelConfig is one situation to search: the members, and how often each fault may occur.
 type modelConfig struct {
 	members []memberSpec
 	permits int
 	// resized is the number of permits after a Resize, which may happen once; 0: never.
 	resized int
-	rounds  int // how often a member stands in line before it gives up; 0 is 1
-	// others are children that are not ours. They are never waited for, and
-	// make the reply to a create say that there is no room.
+	rounds  int // how often a member queues; 0 is 1
+	// others are children of other programs. No member waits for them, and they fill the room in
+	// the reply to a create.
 	others int
 
 	expiries, cancels, crashes int
-	losses                     int // holds declared lost whose node lives
-	thefts                     int // nodes deleted by a stranger, in a living session
+	losses                     int // holds declared lost whose node exists
+	thefts                     int // nodes that another program deletes
 }
 
 // memberSpec is what a member wants.
@@ -49,9 +49,8 @@ var (
 
 func permit(n int) memberSpec { return memberSpec{kind: znode.Permit, nodes: n} }
 
-// nodeNo is one of all the nodes that there can ever be. The nodes of a member's
-// second round are others than those of the first, and a node that stands in
-// the place of another after a downgrade is again another.
+// nodeNo is one of all the nodes that may ever exist. Each round of a member has nodes of its own,
+// and so has a downgrade.
 type nodeNo uint8
 
 // nodeSet is a set of nodes.
@@ -74,8 +73,8 @@ func (s nodeSet) nodes(yield func(nodeNo) bool) {
 	}
 }
 
-// modelState is everything that the model knows at one moment. The log is kept from
-// the first transaction on of which a member has not heard.
+// modelState is a state of the model. The log begins with the first transaction that some member
+// has not received.
 type modelState struct {
 	isResized bool
 	live      nodeSet        // the nodes that exist, as of the end of the log
@@ -89,18 +88,18 @@ type modelState struct {
 // faults counts what may still go wrong.
 type faults struct{ expiries, cancels, crashes, losses, thefts uint8 }
 
-// modelClient is a member and its connection. Its server lags: heard says how much of
-// the log the client has been told, and seen which nodes exist as of then; all
-// its reads are answered as of then. Of a watch only that it was set has to be
-// kept: its event is in its channel once the client has heard of the deletion.
+// modelClient is a member and its connection. Its server lags: heard is how much of the log the
+// client has received, and seen are the nodes that exist as of then; its reads are answered as of
+// then. A watch has no state but that it was set: it has fired once the client has received the
+// deletion.
 type modelClient struct {
-	seen    nodeSet // nodes that exist as far as the client has heard
+	seen    nodeSet // nodes that exist, according to what the client has received
 	listed  nodeSet // its last listing
-	pending nodeSet // the watches it has still to set
-	watched nodeSet // the watches it waits for, fired or not
-	changed nodeSet // those of them that were downgraded, so that their watch tells of a change
-	marked  nodeSet // those of them that were released with their mark
-	missing nodeSet // those that it tried to watch and that did not exist
+	pending nodeSet // nodes that it must still watch
+	watched nodeSet // nodes whose watches it waits for, fired or not
+	changed nodeSet // of watched, the nodes that were downgraded: their watches report a change
+	marked  nodeSet // of watched, the nodes that were released with their mark
+	missing nodeSet // nodes that did not exist when it tried to watch them
 	deaf    nodeSet // only with a bug: watches of the last session, which never fire
 	phase   phase
 	round   uint8
@@ -125,14 +124,14 @@ const (
 type flags uint8
 
 const (
-	isOver        flags = 1 << iota // its session is over, and it does not know
-	isCut                           // its server has heard so, and answers nothing any more
-	isNext                          // may take the lock by the next event, so its own nodes are to be watched
-	isGuarded                       // and are
+	isOver        flags = 1 << iota // its session is over, and it has not noticed
+	isCut                           // its server has noticed that, and answers nothing
+	isNext                          // the next event may grant, so its own nodes must be watched
+	isGuarded                       // its own nodes are watched
 	isLowered                       // has downgraded
 	isMarking                       // waits for a mark
-	isToldResized                   // has been told of the Resize
-	isResized                       // its last listing, or its create, went by that number
+	isToldResized                   // has received the Resize
+	isResized                       // its last listing, or its create, used the new number
 )
 
 func (f flags) has(g flags) bool { return f&g != 0 }
@@ -205,7 +204,7 @@ func newModel(c modelConfig, b bug) *model {
 	return m
 }
 
-// rule is that of the recipe, as rwlock, reentrant and semaphore have it.
+// rule returns the rule of rwlock, reentrant and semaphore.
 func (s memberSpec) rule(permits int) rule {
 	switch s.kind {
 	case znode.Write:
@@ -334,7 +333,7 @@ func (m *model) enqueue(s *modelState, nodes nodeSet) {
 	panic("the model's line is too short")
 }
 
-// hear tells member i's client of the next transaction.
+// hear has member i's client receive the next transaction.
 func (m *model) hear(s *modelState, i int) {
 	me := &s.member[i]
 	t := s.log[me.heard]
@@ -355,7 +354,7 @@ func (m *model) hear(s *modelState, i int) {
 	}
 }
 
-// reads reports whether it matters how much a member has heard.
+// reads reports whether it matters how much a member has received.
 func (p phase) reads() bool { return p == inSurveys || p == inDecides || p == inWatches }
 
 // waiting reports whether a member has set all its watches and sleeps until one fires.
@@ -400,7 +399,7 @@ func (m *model) tidy(s *modelState) {
 		clear(s.log[n:])
 		s.logged -= oldest
 		for i := range m.members {
-			// Who was cut off hears nothing any more.
+			// A client that was cut off receives nothing.
 			s.member[i].heard -= min(oldest, s.member[i].heard)
 		}
 	}
@@ -411,7 +410,7 @@ func (m *model) tidy(s *modelState) {
 		known |= s.member[i].deaf
 	}
 	for _, t := range s.log[:s.logged] {
-		known |= m.after(t, 0) // what is created later than a member has heard
+		known |= m.after(t, 0) // what is created later than a member has received
 	}
 	var places nodeSet
 	for n := range known.nodes {

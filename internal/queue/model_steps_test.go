@@ -50,12 +50,12 @@ func (o op) mayNeverHappen() bool { return o >= opDowngrade }
 // bug is how the core is broken on purpose. The zero value is how it is.
 type bug struct {
 	oneWatchTooFew    bool // keeps as many watched as are allowed, not one more
-	strikesChanged    bool // takes what its watch tells of a downgrade for a deletion
+	strikesChanged    bool // treats the change of a downgraded node as a deletion
 	strikesMissing    bool // the same for a write node that was gone before it could be watched
 	strikesUnguarded  bool // takes the lock when a blocker goes without watching its own nodes
-	noLook            bool // does not look at the own watch before it takes the lock
-	noSessionLook     bool // nor at the session
-	notWatchingIsGone bool // takes EventNotWatching for a deletion
+	noLook            bool // does not check its own watch before it takes the lock
+	noSessionLook     bool // does not check the session
+	notWatchingIsGone bool // treats EventNotWatching as a deletion
 	countsWatched     bool // takes the lock when all that it watches are gone
 	watchesFirst      bool // watches the first blockers, not the nearest
 	room              int  // how many children too many it takes for room
@@ -67,13 +67,13 @@ type bug struct {
 	neverListsAgain   bool // waits for the next event with the listing that it has, though some may have gone unwatched
 	requeuesWithout   bool // queues again and leaves what is left of its nodes
 	marksUnguarded    bool // takes the lock by a mark without watching its own nodes
-	marksWaiters      bool // marks the deletion of one who has never held
+	marksWaiters      bool // marks the deletion of a waiter's node
 	marksReaders      bool // marks the release of a reader, and waits for that
-	noResizeLook      bool // does not look at the number of permits before it takes them
+	noResizeLook      bool // does not check the number of permits before it takes them
 	noResizeEvent     bool // does not wait for another number of permits
 }
 
-// rule is that of a member, or what the bug makes of it.
+// rule returns the rule of a member, or what the bug makes of it.
 func (b bug) rule(r rule) rule {
 	if b.toleratesOneMore {
 		r.allowed++
@@ -98,7 +98,7 @@ func (m *model) next(s *modelState, visit func(modelStep, *modelState)) {
 				do(opCreate, 0, func(s *modelState, me *modelClient) { m.create(s, me, i) })
 			}
 		case inMade:
-			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) }) // what the client hears since may be heard later
+			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) }) // what the client receives since may be received later
 		case inSurveys:
 			m.survey(s, i, do)
 		case inDecides:
@@ -202,7 +202,7 @@ func (m *model) survey(s *modelState, i int, do doer) {
 		}
 		t := m.turn(s, i)
 		if t.clear() {
-			me.phase = inDecides // in a step of its own, for more may be heard before the look
+			me.phase = inDecides // a step of its own, because more may be received before the recheck
 			return
 		}
 		m.decide(s, i, &t, opTake)
@@ -281,7 +281,7 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 	}
 }
 
-// resizedSince reports whether member i has been told of another number of permits since it last
+// resizedSince reports whether member i has received another number of permits since it last
 // listed.
 func (m *model) resizedSince(s *modelState, i int) bool {
 	return s.member[i].is&(isToldResized|isResized) == isToldResized
@@ -314,7 +314,7 @@ func (m *model) toWatch(s *modelState, i int, t *blockers) nodeSet {
 	return nodes
 }
 
-// look is waiter.recheck: the channel of the own watch has what the client has heard.
+// look is waiter.recheck: the own watch has fired for what the client has received.
 func (m *model) look(s *modelState, i int) bool {
 	me := &s.member[i]
 	return m.bug.noLook || !me.is.has(isGuarded) || me.seen.all(m.own(s, i))
@@ -378,7 +378,7 @@ func (m *model) await(s *modelState, i int, do doer) {
 	}
 }
 
-// strike strikes nodes out of the listing, and looks what that means.
+// strike strikes nodes out of the listing, and decides.
 func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	t := m.turn(s, i)
 	for n := range gone.nodes {
@@ -436,7 +436,7 @@ func (m *model) learn(s *modelState, i int, do doer) {
 				me.is &^= isOver | isCut
 				t := m.turn(s, i)
 				m.remove(s, &t, n, true)
-				// Either look would see it: the own watch has fired, too,
+				// Either check would find it: the own watch has fired, too,
 				// and the session is another.
 				if t.clear() && m.bug.noSessionLook && m.bug.noLook {
 					m.grant(s, i, opMistake)

@@ -6,16 +6,13 @@ import (
 	"testing"
 )
 
-// The model looks through every order in which a few members, their servers and
-// all that can go wrong may act, with the real rule and blockers, and what is around
-// them (acquire.go, watch.go) told step by step. See model_state_test.go for what
-// a state is, model_steps_test.go for what can happen, model_check_test.go for
-// what must never be. It knows of no reconnect within a session and no lost reply:
-// those are tested against real servers.
+// The model searches every order of the steps of a few members, their servers and faults. It uses
+// the real rule and blockers; acquire.go and watch.go are modeled step by step. model_state_test.go
+// has the states, model_steps_test.go the steps, and model_check_test.go the properties. The model
+// has no reconnect within a session and no lost reply: those are tested against real servers.
 //
-// MODEL=full has TestModel look through larger situations as well, 61 million
-// states in all; that takes about six minutes and several GB of memory, so
-// leave out -race:
+// With MODEL=full TestModel searches larger situations, too, 61 million states in all. That takes
+// about six minutes and several GB of memory; do not use -race:
 //
 //	MODEL=full go test -run TestModel -v -timeout 60m ./internal/queue
 

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// The model of several requests that are granted together looks through every order in which a few
-// clients may act over two or three directories. That each waits rightly in one directory is the
-// subject of the model in model_test.go; here a wait is only what a client finds when it looks at a
-// directory, as of what its server has told it. The subject is what the directories have to do with
-// each other: that no circle of waiters comes about, that a turn that has come in one directory
-// still counts when the last one comes, and that the nodes go together.
+// The model of several requests that are granted together searches every order in which a few
+// clients may act in two or three directories. The model in model_test.go has the wait in one
+// directory; here a wait is only what a client finds in a directory, as of what its server has
+// received. The subject is what the directories have to do with each other: that there is no circle
+// of waiters, that a turn that has come in one directory still counts when the last one comes, and
+// that the nodes are deleted together.
 
 const (
 	togetherDirs    = 3
@@ -54,10 +54,10 @@ type togetherConfig struct {
 type togetherBug struct {
 	oneByOne       bool // creates the nodes in one directory after the other
 	unconfirmed    bool // holds when the last turn has come
-	confirmsLast   bool // looks at the node in the last directory only
-	limitForgotten bool // does not look again at the number of permits
+	confirmsLast   bool // checks the node in the last directory only
+	limitForgotten bool // does not check the number of permits again
 	leavesOne      bool // leaves one of the nodes when it gives up
-	searchesFirst  bool // after a lost reply looks in the first directory only
+	searchesFirst  bool // after a lost reply searches the first directory only
 	keepsOthers    bool // a hold that has lost one node does not delete the others
 }
 
@@ -90,7 +90,7 @@ type togetherState struct {
 type togetherClient struct {
 	phase togetherPhase
 	round uint8
-	heard uint8 // how much of the log its server has told it
+	heard uint8 // how much of the log it has received
 	turn  uint8 // directories in which its turn has come
 	made  uint8 // directories in which it has created its nodes, see oneByOne
 	final bool  // it does not come again
@@ -344,11 +344,11 @@ func (m *togetherModel) next(s *togetherState) (steps []togetherStep) {
 	return steps
 }
 
-// noClient is that of a transaction which is of none.
+// noClient is the client of a transaction that no client makes.
 const noClient = 255
 
-// lists reports whether a waiter looks at its own nodes: one that waits for no turn has only the
-// confirmation left.
+// lists reports whether a waiter lists, and so checks its own nodes. A waiter whose turn has come
+// in all directories only confirms.
 func (m *togetherModel) lists(s *togetherState, c uint8) bool {
 	return s.clients[c].turn != m.wants[c].dirs()
 }
@@ -448,7 +448,7 @@ func (m *togetherModel) excludeEachOther(s *togetherState, a, b uint8, d int) bo
 	return one != Permit && (slices.Contains(modes[one].waitsFor, other) || slices.Contains(modes[other].waitsFor, one))
 }
 
-// explore looks through all states. The trace leads to the first that is wrong.
+// explore searches all states. The trace leads to the first wrong one.
 func (m *togetherModel) explore() (states, held int, trace []string, wrong error) {
 	var first togetherState
 	first.left.thefts, first.left.crashes, first.left.cancels = m.thefts, m.crashes, m.cancels
@@ -535,7 +535,7 @@ var togetherSituations = map[string]togetherConfig{
 	"two permits at once, and a theft":                  {wants: wanted("Pm", "pm", "p-"), permits: [togetherDirs]uint8{2}, thefts: 1},
 }
 
-// MODEL=full looks through these, too.
+// MODEL=full searches these, too.
 var togetherLarger = map[string]togetherConfig{
 	"two of two writers, who come twice, all goes wrong once": {wants: wanted("ww", "ww"), rounds: 2, thefts: 1, crashes: 1, cancels: 1, lost: 1},
 	"a circle of three, all goes wrong once":                  {wants: wanted("mm-", "-mm", "m-m"), cancels: 1, thefts: 1, crashes: 1},

@@ -50,7 +50,7 @@ func (m *model) labels(s *modelState, nodes nodeSet) string {
 	return strings.Join(all, ", ")
 }
 
-// tell retells a trace in sentences.
+// tell describes a trace in sentences.
 func (m *model) tell(trace []modelStep) string {
 	var b strings.Builder
 	s := m.start()

@@ -18,9 +18,9 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A hold that ends while its transaction waits ends the call. If a server can have seen the request
-// the error says that the transaction may have taken place, and does not match the end of the hold:
-// that would say that it has not.
+// A hold that ends while its transaction waits ends the call. If a server may have received the
+// request, the error says that the transaction may have taken place, and does not match the end of
+// the hold, which would mean that it has not.
 func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin   func(*testing.T, *proxy.Proxy) (sent func())
@@ -70,8 +70,8 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// A transaction may be sent after the call has returned because its context has ended: then the
-// caller may use the memory of the operations again.
+// A transaction may be sent after the call has returned because ctx is canceled. The caller may
+// overwrite the operations by then.
 func TestATransactionHasItsOperationsForItself(t *testing.T) {
 	theirs := func() []any {
 		return []any{

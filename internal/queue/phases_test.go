@@ -13,9 +13,9 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A lost hold whose node still lives deletes it, and so lets the next one in. By then every holder
-// must have been told. They are many, so that a deletion that begins in the middle reaches the
-// proxy before the last of them.
+// The process that has lost a hold deletes the node, and so lets the next holder in. Every holder
+// must be notified before. There are many, so that a deletion that begins too early reaches the
+// proxy before the last of them is notified.
 func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -47,8 +47,8 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	})
 }
 
-// openAt counts the holders that have not been told when a request of that kind is sent, which
-// closes sent.
+// openAt counts the holders that are not notified when a request of that kind is sent, which closes
+// sent.
 func openAt(p *proxy.Proxy, kind proxy.Op, lost []<-chan struct{}) (sent <-chan struct{}, open *atomic.Int64) {
 	asked := make(chan struct{})
 	open = new(atomic.Int64)
@@ -68,9 +68,8 @@ func openAt(p *proxy.Proxy, kind proxy.Op, lost []<-chan struct{}) (sent <-chan 
 	return asked, open
 }
 
-// The end of the session deletes the node, and so lets the next one in. By then the holders must
-// have been told, also if a goroutine of the program, which asks all the time, is the first to find
-// out: it may not have told them yet.
+// The end of the session deletes the node, and so lets the next holder in. The holders must be
+// notified before, also if a goroutine that calls Err all the time is the first to detect the loss.
 func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 	t.Parallel()
 	for range 10 {

@@ -2,8 +2,8 @@ package queue
 
 import "testing"
 
-// A node of ours keeps what it contained, behind the word. A node that may be Curator's gets the
-// word alone, which Curator compares with all of its data.
+// A node of this library keeps its data behind the word. A node that may belong to Curator gets the
+// word alone, because Curator compares it with all of the data.
 func TestARequestKeepsTheDataOfOurNodesAlone(t *testing.T) {
 	const curators, id = "/l/_c_0f8fad5b-d9cb-469f-a165-70867728950e-", `{"host":"web1","pid":7}`
 	for _, c := range []struct {

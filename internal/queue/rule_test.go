@@ -151,8 +151,7 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	if turn := writeRule.blockers(line, line[0]); len(line) != 1 || !turn.clear() {
 		t.Fatalf("a writer waits for %v", line)
 	}
-	// The mutex shares its word with Curator and zk.Lock, and so stands in
-	// one line with them.
+	// The mutex has the word of Curator and zk.Lock, and so queues with them.
 	line, err = znode.Sort(children, znode.Lock)
 	if err != nil {
 		t.Fatal(err)
@@ -162,8 +161,8 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Fairness, without I/O: in every line up to six long, the members that may go are the
-// first ones, as many as fit, and none is passed over.
+// Fairness, without I/O: in every queue of up to six members, the first members may hold, as many
+// as fit, and none is passed over.
 func TestOnlyTheFirstMayGo(t *testing.T) {
 	may := func(r rule, line []znode.Node, first int) bool {
 		turn := r.blockers(line, line[first])
@@ -218,7 +217,7 @@ func TestOnlyTheFirstMayGo(t *testing.T) {
 	})
 }
 
-// recompute is the definition: count those ahead that block.
+// recompute is the definition: it counts the blockers ahead.
 func recompute(r rule, line []znode.Node, first int64) bool {
 	blockers := 0
 	for _, n := range line {
@@ -229,9 +228,9 @@ func recompute(r rule, line []znode.Node, first int64) bool {
 	return blockers <= r.allowed
 }
 
-// playRule has those in a line go, in some order, one writer or the other by way
-// of a downgrade; and a member who is told of those that it watches. Each byte of
-// kinds is a node, each of order says who goes next.
+// playRule removes the nodes of a queue in some order, and some writers by a downgrade, while a
+// member gets the events of the nodes that it watches. Each byte of kinds is a node; each byte of
+// order selects the next node.
 func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 	kinds, order = kinds[:min(len(kinds), 40)], order[:min(len(order), 80)]
 	rule, ours := lockRule, "l"
@@ -325,7 +324,7 @@ func TestAWaiterListsAtMostTwice(t *testing.T) {
 		rule := permitRule(random.IntN(permits)+1, permits)
 		b, lists := rule.blockers(line, me), 1
 		for !b.clear() {
-			// One of those that hold releases: the first callers, as many as fit.
+			// One of the holders releases: the first callers hold, as many as fit.
 			var holders []int64
 			for i, n := range line {
 				from := first[n.Seq]
@@ -399,7 +398,7 @@ func BenchmarkTurn1000(b *testing.B) {
 	}
 }
 
-// with is a configuration with the names of a queue.
+// with returns a configuration with the names of a queue.
 func with(cfg Config, names Names) Config {
 	cfg.Names = names
 	return cfg

@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A grant of several locks is lost while all its nodes live. Its holder is told before the first of
-// these is deleted.
+// A grant of several locks is lost while all its nodes exist. Its holder is notified before the
+// first node is deleted.
 func TestHoldersOfSeveralAreToldBeforeANodeIsDeleted(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A waiter touches the directory: a writer because readers that share a node listen for that, and
-// waiters of other modes for what the reply tells. Readers do not.
+// A waiter writes the directory's data: a writer because readers that share a node watch them, and
+// waiters of other modes for the Stat in the reply. Readers do not.
 func TestAClaimTouchesTheDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		name string
