@@ -61,8 +61,9 @@
 //     [downgraded-writer-struck-out]
 //  6. A reader joins a granted node only if a watch on the directory and a listing have seen the
 //     same version of its data, no writer is behind the node, the connection is up, the node is
-//     known to exist, and the grant has not ended. Readers that come before the first listing share
-//     the wait for it. [joined-although-a-writer-waits]
+//     known to exist, and the grant has not ended (dirview.go; Grant.Exists; rwlock/sharing.go).
+//     Readers that come before the first listing share the wait for it.
+//     [joined-although-a-writer-waits]
 //  7. A handoff passes on no lost grant and counts each pass; a canceled receiver passes it on.
 //     [lost-lock-handed-on]
 //  8. The watch on the permit count is checked before every grant, and wakes the waiter. A waiter
@@ -70,8 +71,8 @@
 //  9. The permit count and the queue's directory belong together (Limit.Dir, a czxid).
 //     [count-and-directory-do-not-match]
 //  10. After a create whose outcome is unknown come a quorum request, then a search on the same
-//     connection. Unless that finds all the nodes, those that it finds are deleted, and others are
-//     created under another id. [no-search-for-a-lost-create]
+//     connection (zkclient/claim.go). Unless the search finds all the nodes, the nodes that it
+//     finds are deleted, and others are created under another id. [no-search-for-a-lost-create]
 //  11. After a reconnect a waiter lists, and reads the permit count.
 //     [event-from-before-a-reconnect-grants]
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see wire/deadline.go.
