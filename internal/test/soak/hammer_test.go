@@ -231,12 +231,14 @@ func (h *hammer) swept(paths []string) (found []finding) {
 		}
 		conn.Close()
 	}
-	h.orphans += len(shown)
 	for node, members := range shown {
+		f := finding{path: locks[node], text: fmt.Sprintf("orphan: %s", node)}
 		if len(members) < len(h.servers) {
 			h.differ++
+			f.text = fmt.Sprintf("the members differ: %s is shown by %v alone", node, members)
+		} else {
+			h.orphans++
 		}
-		f := finding{path: locks[node], text: fmt.Sprintf("orphan: %s, shown by %v", node, members)}
 		if there, stat, err := h.admin.Exists(node); err == nil && there {
 			f.token = stat.Czxid
 			f.text += fmt.Sprintf(", czxid %d, of session %x", stat.Czxid, stat.EphemeralOwner)
