@@ -68,7 +68,7 @@ trap 'rm -f "$log" "$table"' EXIT
 		row="| ZooKeeper $(version_of zookeeper "$v") |"
 		tests "ZooKeeper $v, scenarios" -run 'OnRealServers$' . ./rwlock ./reentrant ./semaphore ./leader ./once
 		row+=" $cell |"
-		tests "ZooKeeper $v, takeover" -run TestSoak/takeover ./internal/test/soak
+		SOAK_KIND=takeover SOAK_FOR=1s tests "ZooKeeper $v, takeover" -run TestSoak/takeover/real ./internal/test/soak
 		row+=" $cell |"
 		# Curator 5 needs ZooKeeper 3.5.
 		[ "$v" = 3.4.13 ] && with='Kazoo|ZkLock' || with=.

@@ -71,11 +71,7 @@ func takeovers(t *testing.T, o options) {
 					tick := []time.Duration{100, 250, 500}[random.IntN(3)] * time.Millisecond
 					opts := venue.Options{Tick: tick, Phase: upTo(random, tick), Partitions: true, SyncLimit: time.Second + upTo(random, time.Second)}
 					b := &bench{T: t, venue: v, random: random, tick: tick, to: &y, one: v.Standalone(t, opts), three: v.Cluster(t, 3, opts)}
-					if n%4 == 0 {
-						b.connections(3 * len(blows))
-					} else {
-						b.fails(failures[(n-n/4-1)%len(failures)])
-					}
+					b.play(n)
 				})
 			})
 		}
@@ -86,29 +82,37 @@ func takeovers(t *testing.T, o options) {
 
 func takeoversOnReal(t *testing.T, o options) {
 	var y tally
-	random := rand.New(rand.NewPCG(o.Seed, 1))
 	v := venue.Real()
-	b := &bench{T: t, venue: v, random: random, tick: 250 * time.Millisecond, to: &y}
+	opts := venue.Options{Tick: 250 * time.Millisecond, Partitions: true, SyncLimit: time.Second}
+	round := func(t *testing.T, n uint64, one venue.Server, three venue.Ensemble) *bench {
+		return &bench{T: t, venue: v, random: rand.New(rand.NewPCG(o.Seed, n+1)), tick: opts.Tick, to: &y, one: one, three: three}
+	}
 	if o.short() {
-		b.one = v.Shared(t)
-		b.connections(len(blows))
-		y.print(t)
+		t.Run("connections", func(t *testing.T) {
+			t.Parallel()
+			round(t, 0, v.Shared(t), nil).connections(len(blows))
+		})
+		t.Run("members", func(t *testing.T) {
+			t.Parallel()
+			round(t, 1, nil, v.Cluster(t, 3, opts)).fails(failures[o.Seed%2])
+		})
 		return
 	}
-	opts := venue.Options{Tick: b.tick, Partitions: true, SyncLimit: time.Second}
-	b.one, b.three = v.Standalone(t, opts), v.Cluster(t, 3, opts)
+	one, three := v.Standalone(t, opts), v.Cluster(t, 3, opts)
 	began := time.Now()
 	for n := 0; n < 2*len(failures) || time.Since(began) < o.For; n++ {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			b := *b
-			if b.T = t; n%2 == 0 {
-				b.connections(3 * len(blows))
-			} else {
-				b.fails(failures[n/2%len(failures)])
-			}
-		})
+		t.Run(fmt.Sprint(n), func(t *testing.T) { round(t, uint64(n), one, three).play(n) })
 	}
 	y.print(t)
+}
+
+// play is one round: every fourth strikes connections, the others servers.
+func (b *bench) play(n int) {
+	if n%4 == 0 {
+		b.connections(3 * len(blows))
+	} else {
+		b.fails(failures[(n-n/4-1)%len(failures)])
+	}
 }
 
 // blow strikes one holder's connection.
@@ -334,14 +338,17 @@ func (s *seat) struck(f blow) {
 // They began at different instants, so the fault meets each at another point between its
 // heartbeats.
 func (b *bench) fails(f failure) {
-	victim, others := b.one, []string{b.one.Addr()}
+	victim, others := b.one, []string(nil)
 	if f.servers > 1 {
 		b.whole()
 		victim = b.member(f.leader)
 		others = slices.DeleteFunc(b.three.Addrs(), func(addr string) bool { return addr == victim.Addr() })
 	}
 	behind := []string{victim.Addr()}
-	if f.spares && f.servers > 1 {
+	switch {
+	case f.servers == 1:
+		others = behind
+	case f.spares:
 		behind = b.three.Addrs()
 	}
 	for _, i := range b.random.Perm(len(ways) * len(f.timeouts)) {
