@@ -391,7 +391,11 @@ func theMeterSeesALeak(t *testing.T) {
 		t.Errorf("grown without a reason: %q", grown)
 	}
 	path := test.Path(t)
-	if _, err := conn.Create(path, nil, zk.FlagPersistent, open); err != nil {
+	var nodes []any // more than the server may sweep meanwhile
+	for i := range 500 {
+		nodes = append(nodes, &zk.CreateRequest{Path: fmt.Sprintf("%s-%d", path, i), Acl: open})
+	}
+	if _, err := conn.Multi(nodes...); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 { // nodes that are never created
