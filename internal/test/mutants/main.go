@@ -347,12 +347,13 @@ func (l *lab) look(t target, changed map[string][]byte, world string) result {
 		return result{verdict: failed, text: err.Error()}
 	}
 	program := filepath.Join(dir, "program.test")
-	build := exec.CommandContext(l.ctx, "go", "test", "-c", "-o", program, "-overlay", overlay, ".")
+	build := exec.CommandContext(l.ctx, "go", "test", "-c", "-vet=off", "-o", program, "-overlay", overlay, ".")
 	build.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg)) // it may belong to a nested module
 	if out, err := build.CombinedOutput(); err != nil {
 		return result{verdict: failed, text: "it does not compile: " + strings.TrimSpace(string(out))}
 	}
-	tests := exec.CommandContext(l.ctx, program, "-test.v", "-test.count=1", "-test.short=false",
+	// A mutant may allocate forever, so the shell bounds its memory, where it can.
+	tests := exec.CommandContext(l.ctx, "sh", "-c", `ulimit -v 8000000 2>/dev/null; exec "$0" "$@"`, program, "-test.v", "-test.count=1", "-test.short=false",
 		"-test.timeout="+l.patience(t.pkg).String(), "-test.run="+t.pattern())
 	tests.Dir, tests.Env = build.Dir, env
 	began := time.Now()
