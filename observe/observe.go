@@ -1,5 +1,5 @@
 // Package observe reports what happens to a program's locks, for metrics, logs and traces. Like
-// net/http/httptrace it has a struct of functions, each of which may be nil.
+// net/http/httptrace it has a struct of functions; each may be nil.
 //
 //	waits := observe.Observer{
 //		Granted: func(e observe.Granted) { histogram.Observe(e.Waited.Seconds()) },

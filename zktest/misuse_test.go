@@ -264,7 +264,7 @@ func TestWrongT(t *testing.T) {
 	})
 }
 
-// deadlined is a stand whose Deadline is that of a t outside of the bubble.
+// deadlined is a stand with the Deadline of a t outside of the bubble.
 type deadlined struct {
 	testing.TB
 	t *testing.T

@@ -52,8 +52,8 @@ type Config struct {
 	// goroutines.
 	Log func(string)
 
-	// Expired is called when the leader's timer has ended a session. timeout is the timeout that
-	// the leader applied: that of the connection that it was last notified of. Nil: not called.
+	// Expired, if not nil, is called when the leader's timer has ended a session, with the timeout
+	// that the leader applied: the timeout of the connection that was last reported to it.
 	Expired func(session int64, timeout time.Duration)
 }
 

@@ -8,8 +8,8 @@ import (
 
 const emptyTimeout = 10 * time.Second
 
-// AssertEmpty waits as Poll does until dir has no children, or does not exist; after 10 seconds it
-// fails, and shows the children.
+// AssertEmpty waits until dir has no children or does not exist; after 10 seconds it fails and
+// shows the children.
 func AssertEmpty(tb testing.TB, conn Lister, dir string) {
 	tb.Helper()
 	var left []string
@@ -21,7 +21,7 @@ func AssertEmpty(tb testing.TB, conn Lister, dir string) {
 	}
 }
 
-// Eventually waits for cond as Poll does; a test that wants to sleep calls it instead.
+// Eventually waits for cond like Poll, and fails the test if cond does not become true.
 func Eventually(tb testing.TB, within time.Duration, what string, cond func() bool) {
 	tb.Helper()
 	if !Poll(within, cond) {
@@ -29,15 +29,15 @@ func Eventually(tb testing.TB, within time.Duration, what string, cond func() bo
 	}
 }
 
-// Within fails when f takes longer than d; in real time, than a minute, if d is less. It does not
-// wait for an f that hangs: the goroutine stays, for the stack dump to show where.
+// Within fails the test if f takes longer than d; in real time, longer than a minute if d is
+// shorter. It does not wait for an f that hangs: the goroutine remains visible in a stack dump.
 func Within(tb testing.TB, d time.Duration, what string, f func()) {
 	tb.Helper()
 	d = limit(d)
 	began := time.Now()
 	done := make(chan struct{})
 	go func() {
-		defer close(done) // also when f calls tb.FailNow
+		defer close(done) // also if f calls tb.FailNow
 		f()
 	}()
 	late := time.NewTimer(d)

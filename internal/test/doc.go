@@ -1,6 +1,6 @@
-// Package test is what the tests of this module share, wherever they play: waiting for a condition,
-// paths of their own, what is left in a directory or on a server.
+// Package test has helpers for all tests of this module: waiting for a condition, unique paths,
+// checks for what remains in a directory or on a server.
 //
-// The packages below it are for tests, too: venue (where a test plays), realzk (real servers),
-// contract, history, explore, differ.
+// The packages below it are also for tests only: venue (where a test runs), realzk (real servers),
+// contract, history, explore, differ and others.
 package test

@@ -8,8 +8,8 @@ import (
 
 var bubble = regexp.MustCompile(`^goroutine \d+ \[[^\]]*(synctest bubble \d+)\]`)
 
-// Goroutines counts those of the bubble that the caller is in, or of the program, if it is in none.
-// In a bubble other tests may run beside.
+// Goroutines returns the number of goroutines in the caller's bubble, or in the program if the
+// caller is not in a bubble. Other tests may run outside of the bubble.
 func Goroutines() int {
 	if own() == nil {
 		return runtime.NumGoroutine()
@@ -17,7 +17,7 @@ func Goroutines() int {
 	return len(Stacks())
 }
 
-// Stacks are the stacks of the goroutines that Goroutines counts.
+// Stacks returns the stacks of the goroutines that Goroutines counts.
 func Stacks() (all []string) {
 	mine := own()
 	for stack := range bytes.SplitSeq(stacks(true), []byte("\n\n")) {
@@ -28,7 +28,7 @@ func Stacks() (all []string) {
 	return all
 }
 
-// own is the bubble that the caller is in; nil: none.
+// own returns the name of the caller's bubble, or nil.
 func own() []byte {
 	if mine := bubble.FindSubmatch(stacks(false)); mine != nil {
 		return mine[1]
@@ -36,7 +36,7 @@ func own() []byte {
 	return nil
 }
 
-// stacks are the stacks of the caller, or of all goroutines, each behind an empty line.
+// stacks returns the stacks of the caller or of all goroutines, each after an empty line.
 func stacks(all bool) []byte {
 	for buf := make([]byte, 64<<10); ; buf = make([]byte, 2*len(buf)) {
 		if n := runtime.Stack(buf, all); n < len(buf) {

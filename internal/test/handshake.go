@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// AskFor has the handshake on a connection of the zk client ask for another session timeout: what
-// the server grants then is what one with other limits would grant.
+// AskFor makes the handshake on a connection of the zk client request another session timeout: the
+// server then grants what a server with other limits would grant.
 func AskFor(c net.Conn, timeout time.Duration) net.Conn { return &asking{c, timeout} }
 
 type asking struct {
 	net.Conn
-	timeout time.Duration // 0: the handshake has been sent
+	timeout time.Duration // 0: the handshake was sent
 }
 
-// Write changes the first packet: four bytes of length, then the protocol's version, the last zxid
+// Write changes the first packet: four bytes of length, then the protocol version, the last zxid
 // and the timeout in milliseconds.
 func (c *asking) Write(p []byte) (int, error) {
 	const at = 4 + 4 + 8

@@ -10,7 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Path is a lock path for this test alone: the test's name and a random end. Nothing is created.
+// Path returns a lock path for this test alone: the test's name and a random end. It creates
+// nothing.
 func Path(tb testing.TB) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -22,13 +23,13 @@ func Path(tb testing.TB) string {
 	return "/" + name + "-" + strings.ToLower(rand.Text()[:10])
 }
 
-// A Lister is a *zk.Conn, or a *wire.Conn, which embeds one.
+// A Lister is a *zk.Conn or a *wire.Conn.
 type Lister interface {
 	Children(path string) ([]string, *zk.Stat, error)
 }
 
-// Children are dir's children, sorted; nil when dir does not exist. A lost connection is waited
-// out.
+// Children returns dir's children, sorted; nil if dir does not exist. It waits while the connection
+// is lost.
 func Children(tb testing.TB, conn Lister, dir string) []string {
 	tb.Helper()
 	var names []string

@@ -2,13 +2,13 @@ package test
 
 import "time"
 
-// patience is how long a test waits for a step in real time, at least. On a busy machine no step
-// has a known length; and members of an ensemble that miss each other in an election begin the next
-// one after initLimit, 20 seconds.
+// patience is the shortest limit of a wait in real time. On a busy machine no step has a known
+// length, and members of an ensemble that miss each other in an election begin the next election
+// after initLimit, 20 seconds.
 const patience = time.Minute
 
-// limit is how long to wait for what is to happen within d: exactly that in virtual time, where how
-// long a step takes can be asserted; in real time it only ends a test that hangs.
+// limit returns how long to wait for something that must happen within d: d in virtual time, where
+// a test can assert how long a step takes. In real time a limit only ends a test that hangs.
 func limit(d time.Duration) time.Duration {
 	if own() == nil {
 		return max(d, patience)
@@ -16,8 +16,8 @@ func limit(d time.Duration) time.Duration {
 	return d
 }
 
-// Poll asks cond every few milliseconds until it holds, or within has passed; in real time a
-// minute, if within is less. It is the one place of this module's tests that sleeps.
+// Poll calls cond every few milliseconds until it returns true, or within has passed; in real time
+// it waits for at least a minute.
 func Poll(within time.Duration, cond func() bool) bool {
 	deadline := time.Now().Add(limit(within))
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {

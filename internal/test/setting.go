@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Setting reads a variable of the environment into *to, if it is set: the size of a run.
+// Setting reads the environment variable name into *to, if it is set: a parameter of a run.
 func Setting[T any](t testing.TB, name string, to *T, read func(string) (T, error)) {
 	t.Helper()
 	value := os.Getenv(name)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// WatchedBy are the paths on which a session has watches, by a server's answer to "wchc".
+// WatchedBy returns the paths on which a session has watches, from a server's answer to "wchc".
 func WatchedBy(wchc string, session int64) (paths []string) {
 	mine := false
 	for line := range strings.Lines(wchc) {

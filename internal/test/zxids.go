@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Ordered returns a dialer for one client of zk.Connect, without the client's own data race: it
-// reads its last zxid, when it sets its watches again, in one goroutine, and stores that of a reply
-// in another. The network connections of this dialer keep the zxids of replies to themselves, and
-// write the last one into each handshake and into each request that sets watches again.
+// Ordered returns a dialer for a client of zk.Connect that avoids the client's own data race: one
+// of its goroutines reads the last zxid, to set its watches again, while another stores the zxid of
+// a reply. The connections of this dialer hide the zxids of replies from the client, and write the
+// last zxid into each handshake and into each SetWatches.
 func Ordered(dial func(network, address string, timeout time.Duration) (net.Conn, error)) func(string, string, time.Duration) (net.Conn, error) {
 	last := new(atomic.Int64)
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -27,18 +27,18 @@ func Ordered(dial func(network, address string, timeout time.Duration) (net.Conn
 
 type ordered struct {
 	net.Conn
-	last *atomic.Int64 // the zxid of the last reply in this session; 0: none
+	last *atomic.Int64 // the last zxid in this session; 0: none
 
-	greeted bool  // the handshake has been sent
-	since   int64 // what last was then; 0: a new session
+	greeted bool  // the handshake was sent
+	since   int64 // the last zxid at that time; 0: a new session
 
-	answered bool   // the handshake has been answered
-	frame    []byte // the rest of the one that the client reads
+	answered bool   // the handshake was answered
+	frame    []byte // the unread rest of a frame
 }
 
-// Write changes the first packet, which is four bytes of length, then the protocol's version, the
-// last zxid, the timeout and the session, and SetWatches, which has the zxid behind its header of
-// length, xid and operation.
+// Write changes the first packet (four bytes of length, then the protocol version, the last zxid,
+// the timeout and the session) and SetWatches (the zxid follows the header of length, xid and
+// operation).
 func (c *ordered) Write(p []byte) (int, error) {
 	const inHandshake, session, operation, inSetWatches = 8, 20, 8, 12
 	at, zxid := 0, int64(0)
@@ -51,7 +51,7 @@ func (c *ordered) Write(p []byte) (int, error) {
 		at, zxid = inHandshake, c.since
 	case len(p) >= inSetWatches+8 && binary.BigEndian.Uint32(p[operation:]) == 101:
 		at, zxid = inSetWatches, c.since
-		if zxid == 0 { // watches of this session, which are set
+		if zxid == 0 { // this session's watches were set
 			zxid = c.last.Load()
 		}
 	}
@@ -73,7 +73,7 @@ func (c *ordered) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a frame, and takes the zxid from that of a reply: xid, zxid, error.
+// next reads a frame, and removes the zxid if it is a reply: xid, zxid, error.
 func (c *ordered) next() error {
 	const most = 64 << 20
 	head := make([]byte, 4)

@@ -26,7 +26,7 @@ var classes = map[string]struct {
 
 // TestDiffer plays the corpus and then random sequences on the installed Java server and on the
 // in-memory server that imitates its version. DIFFER=10000 plays more sequences, new ones each
-// time; DIFFER_SEED=n repeats those of a failure, which prints n.
+// time. A failure prints the seed n, and DIFFER_SEED=n repeats its sequences.
 func TestDiffer(t *testing.T) {
 	corpus := readCorpus(t)
 	count := number(t, "DIFFER", usualCount)

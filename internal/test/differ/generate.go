@@ -476,7 +476,7 @@ func (g *generator) paths() []string {
 	return list
 }
 
-// path draws a path: one of a few, one that was used before, or an invalid one.
+// path draws a path: one of a few, a path that was used before, or an invalid path.
 func (g *generator) path(s *Step) {
 	if g.IntN(100) < g.theme.bad {
 		g.badPath(s)

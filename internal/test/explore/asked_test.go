@@ -53,8 +53,8 @@ func (l *ledger) wasAsked(s *stay) bool {
 	return false
 }
 
-// unheardOf returns a node of the hold with a request of which the holder must have been notified,
-// if nothing breaks and ReleaseRequested was called before since; or "". If a right was missing,
+// unheardOf returns a node of the hold that contains a request, if nothing breaks and the holder,
+// who called ReleaseRequested before since, must have been notified; or "". If a right was missing,
 // the holder is notified after a recheck: the first after five seconds, each later one about twice
 // as late as the one before.
 func (w *world) unheardOf(s *stay, since int64) string {

@@ -1,4 +1,4 @@
-// Package interop runs our locks and those of other libraries in one queue: Apache Curator in a
+// Package interop runs our locks and the locks of other libraries in one queue: Apache Curator in a
 // JVM, kazoo in Python, and go-zookeeper's zk.Lock. Each pair must exclude each other in both
 // directions: step by step (a story), and under load (a fight), while changing a number that two
 // concurrent holders would corrupt.
