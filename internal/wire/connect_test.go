@@ -369,7 +369,7 @@ func TestCredentialsThatAreRefusedLater(t *testing.T) {
 					t.Fatal(err)
 				}
 				var refused []*proxy.Fault
-				for range 10_000 {
+				for range 1000 {
 					refused = append(refused, p.Next(proxy.AuthOp, proxy.Answer(-115)))
 				}
 				attempts := func(d time.Duration) int64 {

@@ -88,7 +88,7 @@ func TestFrozenMember(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				e := v.Cluster(t, 3, venue.Options{Tick: tick})
 				var worst, closest time.Duration
-				for round := range 40 {
+				for round := range 100 {
 					conn := connect(t, v, timeout, e.Addrs())
 					call(t, conn, time.Second)
 					session := conn.SessionID()
@@ -101,7 +101,7 @@ func TestFrozenMember(t *testing.T) {
 							}
 						}
 					}
-					time.Sleep(time.Duration(round) * 93 * time.Millisecond) // virtual: the client's last packet is that old, or younger
+					time.Sleep(time.Duration(round) * 37 * time.Millisecond) // virtual: the client's last packet is that old, or younger
 					must(t, frozen.Pause())
 					start := time.Now()
 					elected := make(chan time.Duration, 1)
@@ -111,7 +111,7 @@ func TestFrozenMember(t *testing.T) {
 								elected <- time.Since(start)
 								return
 							}
-							time.Sleep(time.Millisecond)
+							time.Sleep(20 * time.Millisecond) // virtual
 						}
 					}()
 					// A write: a follower without a leader answers a read.
