@@ -175,12 +175,11 @@ func (c *Conn) event(e zk.Event) {
 func (c *Conn) Unanswered() (oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == nil {
-		return oldest
-	}
-	for _, p := range c.current.sent {
-		if oldest.IsZero() || p.at.Before(oldest) {
-			oldest = p.at
+	if c.current != nil {
+		for _, p := range c.current.sent {
+			if oldest.IsZero() || p.at.Before(oldest) {
+				oldest = p.at
+			}
 		}
 	}
 	return oldest

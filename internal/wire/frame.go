@@ -122,13 +122,8 @@ func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	return session, timeout, nil
 }
 
-// request reads what the client sends after the handshake.
-func request(p []byte) (xid, op int32) {
-	if len(p) < 12 {
-		return 0, 0
-	}
-	return int32At(p, 4), int32At(p, 8)
-}
+// request returns the xid and the operation of a request.
+func request(p []byte) (xid, op int32) { return int32At(p, 4), int32At(p, 8) }
 
 // created returns the path that a request creates; nil: none. In a Multi the create must be the
 // first operation, or the second behind a check.

@@ -73,15 +73,18 @@ func (c *Conn) beat() {
 		due = now.Add(c.beatPeriod())
 	}
 	c.beatAt(due)
-	sends := w != nil && w.pastAuth
+	up := w != nil && w.phase == running
+	sends := up && w.pastAuth
 	if sends {
 		c.beats.unanswered++
 	}
 	c.mu.Unlock()
 	if !sends {
-		// On a new connection the client may still have to send its credentials, which must be the
-		// first packet. The heartbeat follows the client's next request, see packetConn.note.
-		c.ping()
+		if up {
+			// The client may still have to send its credentials, which must be the first packet.
+			// The heartbeat follows the client's next request, see packetConn.note.
+			c.ping()
+		}
 		return
 	}
 	const anyVersion, noError, noOp = int32(-1), int32(-1), int32(-1)

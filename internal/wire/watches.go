@@ -39,9 +39,10 @@ const mostWatches = 128 << 10
 func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
 	c.mu.Lock()
 	p := c.current
-	early := p != nil && !p.pastAuth
+	up := p != nil && p.phase == running
+	early := up && !p.pastAuth
 	c.mu.Unlock()
-	if p == nil {
+	if !up {
 		return nil, zk.ErrConnectionClosed
 	}
 	if early {

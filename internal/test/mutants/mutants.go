@@ -134,8 +134,8 @@ var mutants = []mutant{
 	{
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why:  "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
-		old:  `w != nil && w.pastAuth`,
-		new:  `w != nil && w.pastAuth && c.beats.unanswered == 0`,
+		old:  `up && w.pastAuth`,
+		new:  `up && w.pastAuth && c.beats.unanswered == 0`,
 		test: ". TestAFarServerCostsNoHold",
 	},
 	// Guarantee 1 of docs/reference/guarantees.md: exclusion.
