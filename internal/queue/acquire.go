@@ -56,7 +56,7 @@ type waiters []*waiter
 // waitTurn waits until it is the turn of all. It waits in one queue after the other, because no
 // node gets ahead of a waiter whose turn has come (together.go). With an error that concerns one of
 // several locks it returns the queue of that lock.
-func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
+func (all waiters) waitTurn(ctx context.Context, wait bool) (at *Queue, err error) {
 	var behind waiters
 	for _, w := range all {
 		for _, n := range w.nodes {
@@ -89,8 +89,6 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (*Queue, error) {
 		if len(all) == 1 {
 			return nil, nil
 		}
-		var at *Queue
-		var err error
 		if behind, at, err = all.confirm(ctx); err != nil {
 			return at, err
 		}

@@ -89,7 +89,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if v.valid() || !now.valid() {
 		d.now.Store(v)
 	}
-	w.request.Sharing.queuedAt(w.nodes[0])
+	w.request.Sharing.at.Store(w.nodes[0].Seq + 1)
 }
 
 // valid reports whether no writer has come since the listing, which came on the present connection.
@@ -138,8 +138,6 @@ type NodeSharing struct {
 
 // NewSharing returns the sharing of a node that is not yet created.
 func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
-
-func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
 
 // free returns the view that shows no writer behind the node, watched or not; nil if there is none.
 func (s *NodeSharing) free() *view {

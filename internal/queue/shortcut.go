@@ -41,7 +41,7 @@ func (w *waiter) noWriterCached() bool {
 		return false
 	}
 	w.noWriter.prove()
-	w.request.Sharing.queuedAt(w.nodes[0])
+	w.request.Sharing.at.Store(w.nodes[0].Seq + 1)
 	return true
 }
 
