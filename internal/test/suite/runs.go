@@ -49,7 +49,7 @@ var runs = []run{
 		test: []string{"-v", "-timeout", "0", "-run", "TestSoak$", "./internal/test/soak"},
 		options: []option{
 			{"kind", "SOAK_KIND", "hammer", "hammer, lost, takeover, failover (which installs etcd) or leaks"},
-			{"for", "SOAK_FOR", "1m", "how long"},
+			{"for", "SOAK_FOR", "1m", "how long; leaks takes ten minutes, whatever it says"},
 			{"seed", "SOAK_SEED", "", "of the random choices"},
 			{"servers", "SOAK_SERVERS", "", "one server, or three (default 3)"},
 			{"locks", "SOAK_LOCKS", "", "hammer: how many locks (256)"},
