@@ -191,32 +191,28 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 // client watches yet. The listing shows the writer: it does not block the readers ahead of it, and
 // no later reader overtakes it.
 func TestAWriterThatCameBeforeTheListingEndsTheJoining(t *testing.T) {
-	for range 1 {
-		t.Run("", func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-				s.Must(err)
-				c, w := behind(s), direct(s)
-				made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
-				first := contract.Begin(s, s.Ctx, c.RLock)
-				test.Within(s, soon, "the node is made", func() { <-made.Fired() })
-				writer := w.waitWrite(2)
-				made.Release()
-				h := first.Granted()
-				late := c.waitRead(3)
-				_, err = c.TryRLock(s.Ctx)
-				s.Is(err, zklocks.ErrBusy)
-				writer.Waits()
-				unlock(s, h)
-				h = writer.Granted()
-				late.Waits()
-				unlock(s, h)
-				unlock(s, late.Granted())
-				c.conn.Close()
-				s.Empty()
-			})
-		})
-	}
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		c, w := behind(s), direct(s)
+		made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+		first := contract.Begin(s, s.Ctx, c.RLock)
+		test.Within(s, soon, "the node is made", func() { <-made.Fired() })
+		writer := w.waitWrite(2)
+		made.Release()
+		h := first.Granted()
+		late := c.waitRead(3)
+		_, err = c.TryRLock(s.Ctx)
+		s.Is(err, zklocks.ErrBusy)
+		writer.Waits()
+		unlock(s, h)
+		h = writer.Granted()
+		late.Waits()
+		unlock(s, h)
+		unlock(s, late.Granted())
+		c.conn.Close()
+		s.Empty()
+	})
 }
 
 // A writer that is canceled has ended the sharing, too: later readers share a new node.

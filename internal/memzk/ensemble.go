@@ -32,8 +32,7 @@ type Config struct {
 	Version string
 
 	// SyncLimit is the number of ticks without a packet after which members drop each other; 0: 5.
-	// InitLimit has no effect: members always join in time.
-	SyncLimit, InitLimit int
+	SyncLimit int
 
 	// Phase is how much of a tick has passed at the start. Sessions expire at the ends of ticks;
 	// the leader's pings are not aligned with them.
@@ -103,7 +102,6 @@ func Start(cfg Config) *Ensemble {
 	cfg.MaxSession = cmp.Or(cfg.MaxSession, 20*cfg.Tick)
 	cfg.ContainerCheck = cmp.Or(cfg.ContainerCheck, time.Minute)
 	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, 5)
-	cfg.InitLimit = cmp.Or(cfg.InitLimit, 10)
 	cfg.Version = cmp.Or(cfg.Version, newest)
 	if cfg.MinSession > cfg.MaxSession {
 		panic(fmt.Sprintf("memzk: MinSession %v is above MaxSession %v", cfg.MinSession, cfg.MaxSession))
