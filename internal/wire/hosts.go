@@ -23,8 +23,6 @@ const (
 	// server answers in milliseconds.
 	longestTry  = time.Second
 	shortestTry = 50 * time.Millisecond
-	// longestLookup bounds a lookup whose resolver has no limit of its own.
-	longestLookup = time.Minute
 )
 
 // hosts is the client's HostProvider: a round robin in random order, with a pause after each round.
@@ -156,7 +154,7 @@ func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 		result := make(chan func(), 1)
 		x.lookup = result
 		h.lookups.Go(func() {
-			ctx, cancel := context.WithTimeout(h.quit, longestLookup)
+			ctx, cancel := context.WithTimeout(h.quit, time.Minute) // some resolvers have no limit
 			defer cancel()
 			found, err := h.resolve(ctx, name)
 			slices.Sort(found) // turn could skip an address if the resolver's order counted

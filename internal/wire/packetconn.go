@@ -227,9 +227,8 @@ func (w *packetConn) readHandshake() error {
 	w.phase = running
 	c.begin(session, granted, w.asked)
 	c.beatAt(time.Now())
-	shortest := c.Timeout()
-	c.hosts.timeout = shortest
-	if 0 < shortest && shortest < granted {
+	c.hosts.timeout = c.Timeout()
+	if shortest := c.hosts.timeout; 0 < shortest && shortest < granted {
 		// By this timeout the client sends its pings, and leaves a server that does not answer.
 		binary.BigEndian.PutUint32(w.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
