@@ -58,22 +58,23 @@
 //     holder's process was killed.
 //   - An outage shorter than 4 s costs no lock.
 //
-// In general that is 2T/5 to 3T/4 for the holder, and T to T plus one tick of the server (2 s by
-// default) for the next caller, where T is the session timeout that the server granted.
+// Let T be the session timeout that the server granted. The holder is notified after 2T/5 to 3T/4,
+// and the next caller is granted the lock between T and T + one tick of the server (2 s by
+// default).
 //
 // # What is guaranteed
 //
-// In the order in which the ensemble commits its writes, an exclusive lock has at most one holder
-// at any point: the client whose node is first in the queue. At most N permits of a semaphore are
-// held, except after a Resize to fewer: holders keep their permits until they release them. A call
-// returns a hold only after its node was first in the queue; for a read lock, after no writer was
-// ahead of it; for a semaphore, after its permits were among the first N. The token of a hold is
-// larger than the token of each earlier conflicting hold; only writers that hand the lock on to
-// each other (rwlock.WithHandoff) share a token.
+// After each write that the ensemble commits, an exclusive lock has at most one holder: the client
+// whose node is first in the queue. At most N permits of a semaphore are held, except after a
+// Resize to fewer: holders keep their permits until they release them. A call returns a hold only
+// once its turn has come: its node was first in the queue; for a read lock, its node had no writer
+// ahead of it; for a semaphore, its permits were among the first N. The token of a hold is larger
+// than the token of each earlier conflicting hold; only writers that hand one node on to each other
+// (rwlock.WithHandoff) share a token.
 //
 // A holder is notified of a loss before the lock is granted to another caller as long as
-//   - its process runs: if the session may have expired during a pause, the first call of Held
-//     after it returns false, but work that had begun before the pause continues;
+//   - its process runs: if the session may have expired during a pause, Held returns false from its
+//     first call after the pause on; work that had begun before the pause continues;
 //   - no other program deletes its node: if one does, the next caller is granted the lock at once,
 //     and the holder is notified a moment later;
 //   - its clocks run at the right speed; they need not show the right time;
@@ -99,9 +100,9 @@
 //   - that [ErrBusy] is still true when it is returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
 //   - that locks of two packages exclude each other on one path: only reentrant and leader do, all
-//     others ignore each other's nodes. A mutex or a writer also empties the data of the node at
-//     its path; if a semaphore uses the same path, that erases its number of permits. Give each
-//     lock a path of its own.
+//     others ignore each other's nodes. A semaphore stores its number of permits in the node at its
+//     path. A mutex or a writer on the same path empties that node, and so erases the number. Give
+//     each lock a path of its own.
 //
 // # Errors
 //
@@ -113,14 +114,15 @@
 //   - zk.ErrClosing: the connection was closed.
 //   - zk.ErrNoAuth: the server refused the request; the text names the missing right.
 //   - zk.ErrAuthFailed: the server refused the credentials. Connect returns this error at once. The
-//     calls of locks wait until ctx is canceled, and return it together with ctx's error.
+//     calls of locks wait until ctx is canceled; their error then matches zk.ErrAuthFailed and
+//     ctx's error.
 //   - zk.ErrNoNode, from Conn.RequestRelease: the holder or waiter that was asked has gone.
 //   - zk.ErrConnectionClosed: the connection was lost during a transaction of [Hold.Multi] or of
 //     leader's Proclaim. The transaction is not repeated, and may have taken place.
 //
-// If the connection is lost, every other call repeats its request until a server answers or ctx is
-// canceled. The error of a canceled call says what the call waited for. If no server answered, it
-// names the servers and the reason. If the call was queued, it says how many nodes are ahead, and
-// how many of these nodes belong to the same connection: a program that waits for its own lock
-// finds the reason there.
+// If the connection is lost, all calls except Hold.Multi and Proclaim repeat their request until a
+// server answers or ctx is canceled. The error of a canceled call says what the call waited for. If
+// no server answered, it names the servers and the reason. If the call was queued, it says how many
+// nodes are ahead, and how many of these nodes belong to the same connection: a program that waits
+// for its own lock finds the reason there.
 package zklocks

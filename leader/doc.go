@@ -25,7 +25,7 @@
 //
 // With the session timeout of 10 s in the example:
 //   - If the leader is cut off from the servers, the context of its function is canceled 4 to 7.5 s
-//     after the last answer.
+//     after the last answer; in the first seconds of a session, up to 10 s.
 //   - The next candidate leads 10 to 12 s after the leader's last packet, also if the leader's
 //     process was killed.
 //   - If ctx is canceled, so is the context of the function. When the function has returned, the
@@ -35,8 +35,7 @@
 //
 // [Election.Run]
 //   - cancels the context of the function when the term is lost, before another process can lead;
-//   - resigns when the function has returned, and not before, also if ctx was canceled or the
-//     function panics;
+//   - resigns when the function has returned or panicked, and not before, even if ctx was canceled;
 //   - campaigns again after each term, after an expired session and after the path was deleted,
 //     until its ctx is canceled;
 //   - cancels the context of the function when a client asks the leader to release
@@ -45,8 +44,8 @@
 //   - never calls the function in a process that has not become the leader.
 //
 // [Election.Leader] and [Election.Observe] show the leader to any process. Leader never returns a
-// leader that had gone before the call: it sends a quorum request before it reads. Observe never
-// shows as current a leader that was replaced more than a session timeout ago.
+// leader whose node was deleted before the call: it sends a quorum request before it reads. Observe
+// never shows as current a leader that was replaced more than a session timeout ago.
 //
 // # What is not guaranteed
 //
