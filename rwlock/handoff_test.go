@@ -117,6 +117,9 @@ func TestHandoffPassesOverWaitersThatHaveLeft(t *testing.T) {
 			h = line[i].Granted()
 			unlock(s, h)
 		}
+		h, err = c.TryLock(s.Ctx) // the lock is free again
+		s.Must(err)
+		unlock(s, h)
 		s.Empty()
 	})
 }
