@@ -1237,8 +1237,9 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 	}
 }
 
-// The context belongs to another hold, which was lost. The error does not mention the later end of
-// the caller's own hold.
+// Lock is called with the context of another hold, which was derived from the context of the
+// caller's own hold. The other hold was lost first, and the caller released its own hold later. So
+// the error does not match ErrReleased.
 func TestLockWithTheContextOfAnotherLostHold(t *testing.T) {
 	inPair(t, func(p *pair) {
 		r := reentrant.New(locks.On(p.conn), p.paths[0])

@@ -691,7 +691,8 @@ func TestTimeoutsThatChangeAtRandom(t *testing.T) {
 }
 
 // One server has granted a short timeout to the session, and then another server a long timeout.
-// The client detects a frozen server by the short timeout, after which the session may expire.
+// The client must still use the short timeout to detect a frozen server, because the session may
+// expire after that time.
 func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 	const shortest = 6 * time.Second
 	synctest.Test(t, func(t *testing.T) {

@@ -387,8 +387,8 @@ func TestZeroAndNilValues(t *testing.T) {
 	})
 }
 
-// logged returns the text that package log/slog writes for a value. The numbers of nodes and tokens
-// are replaced.
+// logged returns the text that package log/slog writes for a value, with "…" in place of each node,
+// token, host and pid.
 func logged(v any) string {
 	var b bytes.Buffer
 	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "v", v)

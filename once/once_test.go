@@ -473,7 +473,8 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// A program that changes between slots and periods repeats neither.
+// A program calls RunSlot and RunEvery for one job, in turn. No slot and no period runs twice, and
+// the run of a slot counts as the run of its period.
 func TestSlotsAndPeriodsOfOneJob(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")

@@ -56,7 +56,8 @@ func (o *owner) addLocked() *held {
 	return h
 }
 
-// maxBatch bounds the memory that one referenced hold keeps alive to a page.
+// maxBatch limits the size of a batch to a page of memory, because one referenced hold keeps its
+// whole batch alive.
 const maxBatch = 32
 
 // End removes a hold from the counts, and reports whether it was the last on the grant.

@@ -175,8 +175,8 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// A holder that hands the lock on does not delete the node, so it does not detect that the node is
-// gone. The node is watched even if no holder calls Held.
+// A holder that hands the lock on does not delete the node, so its release cannot show that the
+// node is gone. Therefore the node is watched, even if no holder calls Held.
 func TestALossIsDetectedAlthoughNoHolderChecks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithHandoff(100))

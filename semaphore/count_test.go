@@ -413,8 +413,8 @@ func TestQueueAfterAResizeToFewer(t *testing.T) {
 	})
 }
 
-// A waiter that is not within the new, smaller number is not granted by the number that it read
-// before.
+// After a Resize to fewer permits, a waiter is granted only when it is within the new number. The
+// larger number that it read before no longer counts.
 func TestResizeDownHoldsForWaiters(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)

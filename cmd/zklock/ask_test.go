@@ -187,7 +187,8 @@ func TestWatchShowsWhoIsAsked(t *testing.T) {
 	given(t, h)
 }
 
-// Watch lists again if and only if a node has other data than it shows.
+// The command watch lists again if and only if the data of a node differ from the data that its
+// last listing shows for the node.
 func TestWatchKnowsWhatANodeContains(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -99,8 +99,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// arm makes Read wake up at its deadline; caller holds mu. An earlier alarm remains: if a client
-// moves its deadline before each Read, few timers are set.
+// arm makes Read wake up at its deadline; caller holds mu. If the alarm is already set for an
+// earlier time, arm leaves it: Read then wakes up too early, and calls arm again. So a client that
+// moves its deadline before each Read sets few timers.
 func (c *Conn) arm() {
 	at := c.readDeadline
 	if at.IsZero() || !c.alarmAt.IsZero() && !at.Before(c.alarmAt) {

@@ -131,7 +131,8 @@ func (m *Member) processSync(r *request) {
 	r.from.finishSyncs()
 }
 
-// finishSyncs answers the syncs whose transactions have been applied.
+// finishSyncs answers each sync for which this member has applied all transactions that the leader
+// had logged when it processed the sync.
 func (m *Member) finishSyncs() {
 	for len(m.syncs) > 0 && m.syncs[0].barrier >= 0 && m.syncs[0].barrier <= m.applied {
 		r := m.syncs[0]
@@ -503,7 +504,8 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 		c.reply(jute.XidPing, zxid, jute.CodeOK)
 		return
 	}
-	// Events that the request causes come before its reply, so the reply has another buffer.
+	// The request may append events to c.out, and these must precede its reply. So the reply is
+	// built in another buffer, and appended to c.out afterwards.
 	reply, start := startReply(m.e.scratch[:0], xid, zxid, jute.CodeOK)
 	d := jute.Decoder{Rest: body}
 	reply, code := m.readReply(reply, c, op, &d)

@@ -20,8 +20,8 @@ type session struct {
 	owner   *Member // the member to which the client is connected; nil: not seen by this leader
 }
 
-// tracker times the sessions. A session expires at the first multiple of a tick after its last use
-// plus its timeout.
+// tracker times the sessions. A session's timeout passes when it was not used for that time. The
+// session expires at the first multiple of a tick after that.
 type tracker struct {
 	sessions map[int64]*session
 	tick     time.Duration

@@ -59,7 +59,7 @@ func behaviorOf(version string) behavior {
 }
 
 // IsVersion reports whether Config accepts the Version: three numbers, as in 3.9.3, from 3.8.0 on.
-// Older servers lack requests.
+// Members do not behave like older servers, which lack some of the requests that members answer.
 func IsVersion(version string) bool {
 	_, ok := parseVersion(version)
 	return ok

@@ -37,10 +37,11 @@
 //	   +------------+   +------> left                   +-- session over, Conn closed --> lost
 //
 // The process that created the nodes deletes them: waiters.leave does it for a waiter,
-// Grant.Release for a released grant, and a goroutine of Grant.CleanUp for a lost grant. Each
-// repeats the request until the nodes are gone, the Conn is closed, or the session is over, with
-// which the server deletes them. If the server refuses, for lack of a right, the nodes remain until
-// then.
+// Grant.Release for a released grant, and a goroutine of Grant.CleanUp for a lost grant. For a
+// grant they first wait until a downgrade under way has ended (Grant.settled). Each repeats the
+// request until the nodes are gone, the Conn is closed, or the session is over. The server deletes
+// the nodes of a session that is over. If it refuses a request, for lack of a right, the nodes
+// remain until then.
 //
 // # Invariants
 //
@@ -55,15 +56,17 @@
 //     [session-not-looked-at]
 //  3. zk.EventNotWatching is not a deletion. [not-watching-taken-for-a-deletion]
 //  4. A process that declares a grant lost deletes its nodes: after the holders were notified, in
-//     the same session, by their exact paths. [node-of-a-lost-hold-left]
+//     the same session, by their exact paths. If the session is over or the Conn is closed, the
+//     server deletes them. [node-of-a-lost-hold-left]
 //  5. A writer removes a blocker that was a write node only if a watch has reported the deletion. A
 //     missing write node may have been downgraded: a read node stands in its place.
 //     [downgraded-writer-struck-out]
-//  6. A reader joins a granted node only if a watch on the directory and a listing have seen the
-//     same version of its data, no writer is behind the node, the connection is up, the node is
-//     known to exist, and the grant has not ended (dirview.go; Grant.Exists; rwlock/sharing.go).
-//     Readers that come before the first listing share the wait for it.
-//     [joined-although-a-writer-waits]
+//  6. A reader joins a node, queued or granted, only if a watch on the directory and a listing have
+//     seen the same version of its data, no writer is behind the node, and the connection is up
+//     (dirview.go). A listing that was not confirmed for FirstRecheck is dropped soon. Readers that
+//     come before the first listing share the wait for it. A reader joins a granted node only if,
+//     in addition, the grant has not ended and the node is known to exist, which may take a request
+//     (Grant.Exists; rwlock/sharing.go). [joined-although-a-writer-waits]
 //  7. A handoff passes on no lost grant and counts each pass; a canceled receiver passes it on.
 //     [lost-lock-handed-on]
 //  8. The watch on the permit count is checked before every grant, and wakes the waiter. A waiter
@@ -72,7 +75,9 @@
 //     [count-and-directory-do-not-match]
 //  10. After a create whose outcome is unknown come a quorum request, then a search on the same
 //     connection (zkclient/claim.go). Unless the search finds all the nodes, the nodes that it
-//     finds are deleted, and others are created under another id. [no-search-for-a-lost-create]
+//     finds are deleted, and others are created under another id. If the server refuses the search,
+//     for lack of READ, the acquire fails with zk.ErrNoAuth, and the nodes may remain until the
+//     session ends (zkclient.Unfound). [no-search-for-a-lost-create]
 //  11. After a reconnect a waiter lists, and reads the permit count.
 //     [event-from-before-a-reconnect-grants]
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see wire/deadline.go.
@@ -94,9 +99,9 @@
 // once, when its turn is near (rule).
 //
 // No waiter is overtaken by a later waiter with which it conflicts, except in two cases. Readers of
-// one value join its node until the announcement of a queued writer reaches their process
-// (dirview.go). With rwlock.WithHandoff writers of one value pass the lock on a limited number of
-// times.
+// one value join its node, queued or granted, until the announcement of a queued writer reaches
+// their process, or their listing is too old (invariant 6). With rwlock.WithHandoff writers of one
+// value pass the lock on a limited number of times.
 //
 // # Files
 //
@@ -122,19 +127,23 @@
 //
 // # The watch on the own nodes
 //
-// A waiter watches its own nodes if an event may grant them without a listing (invariant 1). A
-// holder that asks for its State has them watched, to be notified of a deletion before the deadline
-// (Grant.WatchNodes). A holder that asks for requests to release has the first one read and watched
-// (request.go). A holder that is alone detects a deletion at the latest by its own delete. Holders
-// that share a node, or hand it on, do not delete it, so they check a watch before each join or
-// pass (Grant.KnownToExist, Exists).
+// A waiter watches its own nodes if an event may grant them without a listing (invariant 1); an
+// acquire of several locks always watches them (waiters.confirm). Grant.WatchNodes has the nodes of
+// a grant watched, so that its holders are notified of a deletion before the deadline. The first
+// call of Held, Err, Lost or Context on a hold calls it, and a handoff does as soon as a pass is
+// due. ReleaseRequested has the first node read and watched (request.go). A holder that is alone
+// detects a deletion at the latest by its own delete. Holders that share a node, or hand it on, do
+// not delete it. So before each join or pass they check a watch (Grant.KnownToExist), and set it if
+// there is none (Grant.Exists).
 //
 // # Locks
 //
-// internal/test/yields/checks lists the mutexes of all packages in tiers. A goroutine that holds
-// one takes only mutexes of lower tiers, and waits for no request or event while it holds any. The
-// copy of the library that `make sim` runs panics otherwise.
+// internal/test/yields/checks lists the mutexes of the library in tiers. The first tier, of the
+// recipes, is the top: its mutexes are taken first. A goroutine that holds a mutex takes only
+// mutexes of lower tiers, and waits for no request or event while it holds any. The copy of the
+// library that `make sim` runs panics otherwise.
 //
-// To ask a hold or a grant whether it lives (Err, State.Look) may end it, and so run its hooks,
-// also under a recipe's mutex. So a hook that needs such a mutex runs on a goroutine of its own.
+// To ask a hold or a grant whether it lives (Err, State.Look) may end it, and so run its hooks:
+// always under a mutex of the listeners, and perhaps also under a recipe's. So a hook that needs a
+// recipe's mutex runs on a goroutine of its own.
 package queue

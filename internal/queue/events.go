@@ -137,7 +137,8 @@ func (call Call) leaked() {
 	}
 }
 
-// downgraded reports that the hold continues as another in a queue, by the node n.
+// downgraded notifies the observers of q that the hold was released, and then that a hold with the
+// kind and the name of the node n was called and granted.
 func (call Call) downgraded(q *Queue, n znode.Node) {
 	for _, c := range call {
 		was := c.held.Load()

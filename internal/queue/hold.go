@@ -22,7 +22,7 @@ type Hold struct {
 	call   Call
 }
 
-// A Leaver counts the holds on a grant, for a recipe that has several on one.
+// A Leaver counts the holds on a grant, for a recipe in which a grant can have several holds.
 type Leaver interface {
 	// Leave is called once, when a hold has ended. It releases the nodes if no other hold needs
 	// them. ctx bounds the wait for the answer.

@@ -153,8 +153,8 @@ func (m *model) isNext(s *modelState, i int) bool {
 	return true
 }
 
-// create is the transaction and its reply: in between the member can do nothing,
-// so it makes no difference to any member that both are one step.
+// create makes the transaction and its reply one step. The member can do nothing
+// between the two, so no member can tell the difference.
 func (m *model) create(s *modelState, me *modelClient, i int) {
 	if s.isResized { // the transaction checks the number
 		if m.members[i].nodes > m.resized {

@@ -394,7 +394,8 @@ func (m *togetherModel) leave(n *togetherState, c uint8, dirs uint8) {
 	}
 }
 
-// wrong says what must not be in a state that the step before has led to.
+// wrong returns an error if the state s breaks an invariant. One step leads from the state "before"
+// to s.
 func (m *togetherModel) wrong(before, s *togetherState, steps []togetherStep) error {
 	for c := range uint8(len(m.wants)) {
 		me := s.clients[c]

@@ -69,9 +69,12 @@ func (l Line) Int() int64 {
 	return n
 }
 
-// Main runs lead, or work in a process that Start has started. The context is canceled by an
-// interrupt, and when a worker fails or ends. In a worker it is also canceled when the leading
-// process ends, even by SIGKILL. If lead returns an error, the exit status is 1.
+// Main calls the function lead in the leading process, and the function work in a worker, which is
+// a process that Start has started. The contexts of both are canceled after the time tooLong.
+// The context of lead is also canceled by an interrupt, and when a worker fails, or ends without
+// Kill. A worker ignores interrupts: its context is canceled when the leading process closes its
+// orders or ends, even by SIGKILL. The exit status is 130 after an interrupt, and 1 after any other
+// error.
 func Main(lead, work func(context.Context, *Crew) error) {
 	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
 	flag.Parse()

@@ -106,8 +106,8 @@ func without(t *testing.T, root string, shortcut patch.Shortcut) string {
 	return driverOf(t, root, "./internal/test/bench", "-overlay", overlay)
 }
 
-// atCommit builds the driver at a commit. knows reports whether it has a kind of lock: it would
-// take an unknown kind for another.
+// atCommit builds the driver at a commit. knows reports whether that driver has a kind of lock. Ask
+// it first: an old driver measures another kind in place of a kind that it does not know.
 func atCommit(t *testing.T, root, ref string) (program string, knows func(mode string) bool) {
 	t.Helper()
 	dir := t.TempDir()

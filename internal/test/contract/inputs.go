@@ -101,8 +101,8 @@ func nilConnection(s *scene) {
 	})
 }
 
-// A nil context is a mistake in the program, and programs seldom check the error of a deferred
-// Release. The hold stays, because the program may recover.
+// A call with a nil context panics. It does not return an error, because programs seldom check the
+// error of a deferred Release. The hold remains, because the program may recover from the panic.
 func nilContext(s *scene) {
 	c := s.client()
 	events := c.observed()

@@ -143,7 +143,8 @@ func (p pair) compare(t *testing.T, q Sequence) (*Difference, []string) {
 	return Compare(q, p.names(), scripts[0], scripts[1], Between(p[0].Version, p[1].Version))
 }
 
-// shrink searches for the shortest sequence that differs like d.
+// shrink searches, in at most "tries" plays, for a shorter sequence for which the servers differ in
+// the same way as in d.
 func (p pair) shrink(t *testing.T, d *Difference, tries int) *Difference {
 	t.Helper()
 	return Shrink(d, tries, func(q Sequence) *Difference {

@@ -14,7 +14,8 @@ type Change struct {
 	// In has the first versions with the change, one for each line of releases: "3.8.5", "3.9.3".
 	// Versions of later lines have it, too.
 	In []string
-	// Line makes lines equal that differ only by this change. The servers' states remain equal.
+	// Line rewrites a line, so that lines that differ only because of this change become equal. It
+	// is for a change after which the states of the two servers remain equal.
 	Line func(string) string
 	// Step reports whether the change explains the difference at step i. The states may then
 	// differ, so the rest of the sequence is not compared.

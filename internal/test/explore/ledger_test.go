@@ -419,9 +419,10 @@ func (l *ledger) isGone(s *stay) bool {
 	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] != 0 })
 }
 
-// unheard searches for holders that have not been notified some time after a node of their hold was
-// deleted, if nothing else broke. It also searches for other nodes of the hold, which its loss must
-// delete.
+// unheard is called some time after nodes were deleted, when no other fault has happened in that
+// time. It complains about each holder in taken that has not been notified of the deletion of its
+// node. It also complains about other nodes of such a hold that remain: the process must delete
+// them when the hold is lost.
 func (w *world) unheard(taken []*stay) {
 	left := w.left()
 	w.mu.Lock()

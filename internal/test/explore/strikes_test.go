@@ -753,8 +753,12 @@ var foreign = []string{
 //   - No hold is lost, unless packets are.
 //   - Each call succeeds or, if a right was missing since it began, returns zk.ErrNoAuth and the
 //     name of the right.
-//   - A waiter whose turn has come holds or leaves, and a holder is notified of a request, after a
-//     wait about twice as long.
+//   - A waiter whose turn has come holds or leaves at the latest at its next recheck. This comes at
+//     most 5 s, plus four thirds of the time that it waited for its turn, after its turn (see
+//     starving).
+//   - A holder is notified of a request at the latest at its next recheck after the right is
+//     granted again. This comes at most 5 s, plus the time since the lock was granted, later (see
+//     unheardOf).
 //   - No node remains, except nodes that the process could not delete, or not find after a lost
 //     reply: these are deleted with their sessions.
 func (n *nemesis) forbid() {

@@ -145,8 +145,8 @@ func (h Hold) behind(other Hold) bool { return other.Token != 0 && other.Token <
 
 func conflict(a, b Kind) bool { return a == Exclusive || b == Exclusive || a != b }
 
-// badToken reports whether later, which began after earlier had ended and conflicts with it, has a
-// token that it must not have.
+// badToken reports whether the token of the hold "later" is wrong. The two holds conflict, and the
+// hold "earlier" ended before the hold "later" began.
 func (r Rules) badToken(earlier, later Hold) bool {
 	if earlier.Token == 0 || later.Token == 0 || earlier.Token < later.Token {
 		return false

@@ -16,7 +16,7 @@ import (
 
 // peer is a library in its own process. It receives a line and answers with a line:
 //
-//	take WHO KIND PATH                         ok    it has begun to
+//	take WHO KIND PATH                         ok    WHO has begun to acquire the lock
 //	holds WHO                                  holds yes, or holds no
 //	await WHO                                  ok    when it holds
 //	give WHO                                   ok
@@ -24,7 +24,7 @@ import (
 //	leader WHO PATH KIND                       leader ID, as WHO sees it
 //	ask WHO NODE                               ok    Curator only: WHO asks NODE to release
 //	asked WHO                                  ok    Curator only: when WHO is asked, and listens
-//	open SESSIONS                              ok    they are there for a fight
+//	open SESSIONS                              ok    so many sessions are open, for a fight
 //	fight PATH COUNTER KIND,... CYCLES         fought [hold, ...]
 //	part                                       ok    all sessions are closed
 type peer struct {
