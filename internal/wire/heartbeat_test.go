@@ -245,3 +245,106 @@ func TestAHeartbeatLeavesAtOnceAfterAReconnect(t *testing.T) {
 		})
 	}
 }
+
+// All pings have one xid, and far from the server several are under way. Each answer counts for the
+// oldest of them: at each moment the deadline counts at the latest from the newest packet whose
+// answer came the settling time before an answered quorum request was sent.
+func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var mu sync.Mutex
+		var packets []written
+		const delay = timeout / 2
+		f.wrap = func(c net.Conn) net.Conn { return &packetLog{c, &mu, &packets, 0} }
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			reply := header(xid)
+			switch op {
+			case opMulti:
+				reply = slices.Concat(reply, word(opCheck), []byte{0}, word(0), word(-1), []byte{1}, word(-1))
+			case opExists, opGetData:
+				if op == opGetData {
+					reply = append(reply, word(0)...)
+				}
+				reply = append(reply, make([]byte, 68)...)
+			}
+			time.AfterFunc(delay, func() { c.Write(frame(reply)) })
+			return true
+		}
+		f.start()
+		conn := f.connect()
+		conn.KeepAlive(true)
+		began := time.Now()
+		for i := 0; time.Since(began) < 5*timeout; i++ {
+			time.Sleep(timeout / 400)
+			if i%10 == 0 {
+				go conn.Get("/a") // otherwise the client leaves the silent server
+			}
+			mu.Lock()
+			now, bound := time.Now(), packets[0].at // the handshake is a proof, too
+			for _, q := range packets[1:] {
+				if q.op != opMulti || now.Sub(q.at) < delay {
+					continue
+				}
+				for _, a := range packets[1:] {
+					if q.at.Sub(a.at.Add(delay)) >= settle(timeout) && a.at.After(bound) {
+						bound = a.at
+					}
+				}
+			}
+			mu.Unlock()
+			base := conn.Deadline(fakeSession).Add(-timeout)
+			if conn.Epoch() != 1 {
+				t.Fatal("reconnected")
+			}
+			if base.After(bound) {
+				t.Fatalf("after %v the deadline counts from %v, proved is %v", now.Sub(began), base.Sub(began), bound.Sub(began))
+			}
+		}
+	})
+}
+
+// While servers accept connections and close them, no heartbeat leaves a request behind.
+func TestHeartbeatsOfAnOutageLeaveNoRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var mu sync.Mutex
+		down, exists := false, 0
+		f.welcome = func(n int64, c net.Conn) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if down {
+				c.Close()
+			}
+			return down
+		}
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if op == opExists {
+				exists++
+			}
+			if op == opMulti {
+				c.Write(frame(slices.Concat(header(xid), word(opCheck), []byte{0}, word(0), word(-1), []byte{1}, word(-1))))
+			}
+			return op == opMulti
+		}
+		f.start()
+		conn := f.connect()
+		conn.KeepAlive(true)
+		time.Sleep(timeout)
+		mu.Lock()
+		down, exists = true, 0
+		mu.Unlock()
+		f.network.Between("here", "zk1").Cut()
+		time.Sleep(10 * time.Minute)
+		mu.Lock()
+		down = false
+		mu.Unlock()
+		time.Sleep(timeout)
+		mu.Lock()
+		if exists > 1 {
+			t.Errorf("%d requests waited for the reconnect", exists)
+		}
+		mu.Unlock()
+	})
+}

@@ -63,6 +63,7 @@ const (
 type packet struct {
 	op         int32
 	at         time.Time     // before it was written
+	later      []time.Time   // of the pings after it, which have the same xid
 	createZxid *atomic.Int64 // receives the zxid of the reply; nil: no caller wants it
 	// answered is nil for the client's requests. For a request of the packetConn it is called once,
 	// with the code of the answer or with codeConnectionLoss. Its caller holds client.mu.
@@ -127,10 +128,13 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			w.pastAuth = true
 			c.beatAt(now)
 		}
-		// All pings have the same xid. The answer to a ping counts for the first one.
-		if _, again := w.sent[xid]; !again {
-			w.sent[xid] = packet{op: op, at: now, createZxid: c.tracked(created(op, p))}
+		r, again := w.sent[xid]
+		if again { // all pings have one xid
+			r.later = append(r.later, now)
+		} else {
+			r = packet{op: op, at: now, createZxid: c.tracked(created(op, p))}
 		}
+		w.sent[xid] = r
 		p = w.watches.flag(op, p)
 	}
 	return p
@@ -265,7 +269,11 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 		err = checkBody(r.op, body)
 	}
 	if err == nil {
-		delete(w.sent, xid)
+		if len(r.later) > 0 { // the server answers pings in order
+			w.sent[xid] = packet{op: r.op, at: r.later[0], later: r.later[1:]}
+		} else {
+			delete(w.sent, xid)
+		}
 		if r.answered != nil {
 			r.answered(code)
 		}

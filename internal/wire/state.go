@@ -88,7 +88,7 @@ func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	s.deadline = deadline{timeout: granted}
 	if resumed {
 		s.deadline.handshake = &answer{sent, s.now()}
-		if base := old.base.Add(old.timeout - granted); base.Before(sent) {
+		if base := old.base.Add(old.timeout - granted); base.Before(sent) || base.Round(0).Before(sent.Round(0)) { // by either clock
 			next.base = base
 		}
 	}

@@ -309,3 +309,22 @@ func TestDown(t *testing.T) {
 		t.Errorf("down since %v, then %v", since, again)
 	}
 }
+
+// A machine is suspended. Then its client resumes the session at a server that grants a shorter
+// timeout and may be a deposed leader. The wall clock, which alone shows the suspension, bounds the
+// session.
+func TestASuspensionBeforeAShorterTimeout(t *testing.T) {
+	c := newClock()
+	s := newState(c.now)
+	s.mu.Lock()
+	s.begin(session, 10*time.Second, c.now())
+	s.disconnect()
+	c.run(time.Second)
+	c.suspend(5 * time.Second)
+	s.begin(session, 8*time.Second, c.now()) // resumed, perhaps by a deposed leader; not confirmed
+	s.mu.Unlock()
+	c.run(5 * time.Second) // 11 s of wall time after the only proof, whose timeout was 10 s
+	if s.Alive(session) {
+		t.Error("alive 11 s after the only confirmed packet")
+	}
+}
