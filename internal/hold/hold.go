@@ -107,7 +107,6 @@ var released = ErrReleased
 func (s *State) ends(end *error) bool {
 	first := s.end.CompareAndSwap(nil, end)
 	s.tell()
-	//invariant 4: s.listeners.Load() == nil || s.listeners.Load().holds == nil
 	if first {
 		s.Grant.CleanUp(*end)
 	}

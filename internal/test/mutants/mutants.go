@@ -53,7 +53,7 @@ var mutants = []mutant{
 	{
 		name: "node-deleted-before-the-loss-is-told", pkg: "internal/hold", in: "State.ends",
 		why:  "the next waiter holds while Lost is open",
-		old:  "s.tell()\n\t//invariant 4: s.listeners.Load() == nil || s.listeners.Load().holds == nil\n\tif first {\n\t\ts.Grant.CleanUp(*end)\n\t}",
+		old:  "s.tell()\n\tif first {\n\t\ts.Grant.CleanUp(*end)\n\t}",
 		new:  "if first {\n\t\ts.Grant.CleanUp(*end)\n\t}\n\ts.tell()",
 		test: "internal/queue TestALostHoldIsToldBeforeItsNodeIsDeleted",
 	},
