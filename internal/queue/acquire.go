@@ -40,7 +40,7 @@ func acquire(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	}
 }
 
-// turn is what a step says of the waiter's turn, if it has no error.
+// turn is the result of a step that returns no error.
 type turn int
 
 const (
@@ -54,8 +54,8 @@ const (
 type waiters []*waiter
 
 // waitTurn waits until it is the turn of all. It waits in one queue after the other, because no
-// node gets ahead of a waiter whose turn has come (together.go). With an error that concerns one of
-// several locks it returns the queue of that lock.
+// node gets ahead of a waiter whose turn has come (together.go). If an error concerns one of
+// several locks, waitTurn also returns the queue of that lock.
 func (all waiters) waitTurn(ctx context.Context, wait bool) (at *Queue, err error) {
 	var behind waiters
 	for _, w := range all {
@@ -96,10 +96,10 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (at *Queue, err erro
 	return nil, nil
 }
 
-// confirm is step 5 for several waiters (invariant 1): while one waited for its turn, the node of
-// another may have been deleted. behind are the waiters that have to list again. If some of them
-// listed more than FirstRecheck ago, these list first: the server may have withheld an event. For
-// the queue that confirm returns see waitTurn.
+// confirm is step 5 for several waiters (invariant 1): while one waiter waited for its turn, a node
+// of another may have been deleted. It returns, as behind, the waiters that have to list again. If
+// some waiters listed more than FirstRecheck ago, these list first, because the server may have
+// withheld an event. For the result at see waitTurn.
 func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err error) {
 	for _, w := range all {
 		if time.Since(w.listed) > FirstRecheck {

@@ -21,7 +21,8 @@ const (
 // modes has a row for each mode.
 var modes = [...]struct {
 	waitsFor []Mode // it waits for nodes of these modes that are ahead
-	// exclusive nodes hold alone: when one holds, no waiter behind it waits for a node ahead of it.
+	// exclusive nodes hold alone: while an exclusive node holds, no waiter behind it waits for a
+	// node ahead of the holder.
 	exclusive bool
 	observed  observe.Kind
 }{
@@ -33,9 +34,9 @@ var modes = [...]struct {
 }
 
 // announced reports whether a waiter must write the directory's data in the transaction that
-// creates its node, because readers that share a node rely on that. Waiters of other modes except
-// Read write them for the reply, which has the number of children and the node's czxid. They do
-// without it if the client lacks the right.
+// creates its node, because readers that share a node rely on that. Waiters of the other modes,
+// except Read, write the data only because the reply then has the number of children and the node's
+// czxid. If the client lacks the right, they create their nodes without this write.
 func (m Mode) announced() bool { return m == Write || m == CuratorWrite }
 
 // Names are the kinds of node that a queue has, and the mode of each.
@@ -107,7 +108,7 @@ type blockers struct {
 	watched []znode.Node // all of them or only the nearest; the nearest first
 }
 
-// blockers reads a listing, which is in order, for the waiter whose first node is first.
+// blockers reads a sorted listing, for the waiter with the given first node.
 func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 	b := blockers{rule: r}
 	for i := len(queue) - 1; i >= 0; i-- {

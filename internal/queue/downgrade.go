@@ -12,8 +12,8 @@ import (
 
 // Downgrade replaces the hold's node in a queue by a node of another kind with the same number, in
 // one transaction: no writer gets in between, and no waiter behind is overtaken. It runs to its end
-// even if ctx ends; ctx bounds the wait for the answer. The end of the hold is returned before any
-// other error, because ctx may be derived from it.
+// even if ctx ends; ctx bounds the wait for the answer. If the hold has ended, Downgrade returns
+// that in place of any other error, because ctx may be derived from the hold.
 func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) error {
 	if err := zkclient.Ended(ctx); err != nil {
 		return h.endOr(err)
@@ -23,7 +23,8 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	}
 	held := h.held.Load()
 	old, _ := in(held.nodes, q)
-	// held is replaced before the request is sent, which deletes the node: that is not a loss.
+	// The request deletes the node. held is replaced before that, so that the deletion does not
+	// count as a loss.
 	pending := &heldNodes{held.nodes, make(chan struct{})}
 	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from || !h.held.CompareAndSwap(held, pending) {
 		return h.endOr(errors.New("not held for writing")) // or another downgrade or a release was first
@@ -48,7 +49,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 			h.missed(old[0], err)
 			return err
 		}
-		h.call.downgraded(q, now.node) // before settle: a release, which waits for it, notifies later
+		h.call.downgraded(q, now.node) // before settle, so that a release, which waits for settle, notifies later
 		nodes := slices.Clone(held.nodes)
 		nodes[slices.Index(nodes, old[0])] = now
 		settle(&heldNodes{nodes: nodes})
@@ -60,7 +61,8 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		}
 		return nil
 	})
-	// If a release has ended the hold meanwhile, it explains an error, and a success remains one.
+	// If a release has ended the hold meanwhile, that explains an error of the request, but a
+	// success remains a success.
 	if end := h.Err(); end != nil && (err != nil || errors.Is(end, hold.ErrLost)) {
 		return end
 	}

@@ -53,7 +53,7 @@ func (g *Grant) info(q *Queue) observe.LockInfo {
 // under way, which notifies the observers before it is settled.
 type Call []*observed
 
-// observed is a call at one lock.
+// observed is the part of a call that concerns one lock.
 type observed struct {
 	queue *Queue
 	began time.Time
@@ -92,7 +92,7 @@ func (call Call) failed(err error) {
 	}
 }
 
-// granted ends a call that has led to h.
+// granted reports that the call has returned h.
 func (call Call) granted(h *Hold) {
 	joined := h.observed.Swap(true)
 	for _, c := range call {
@@ -126,8 +126,8 @@ func (call Call) ended(h *Hold, end error) {
 	}
 }
 
-// leaked reports that the caller has dropped the hold, unless it has ended. The garbage collector
-// calls it, so it must not end the hold, nor refer to the caller's Hold.
+// Unless the hold has ended, leaked reports that the caller has dropped it. The garbage collector
+// calls it, so leaked must not end the hold, nor refer to the caller's Hold.
 func (call Call) leaked() {
 	for _, c := range call {
 		if was := c.held.Load(); was != nil {

@@ -33,9 +33,9 @@ func guards(nodes []nodeRef) []*zk.CheckVersionRequest {
 	return checks
 }
 
-// fenced makes a request that checks the nodes of the hold first. ask returns the index of the
-// operation that the server has refused, see zkclient.Transact. If a node is missing, the grant is
-// lost, unless a downgrade has replaced the node: then fenced asks again.
+// fenced calls ask, which makes a request that checks the nodes of the hold first, and returns the
+// index of the operation that the server has refused, see zkclient.Transact. If a node is missing,
+// the grant is lost, unless a downgrade has replaced the node: then fenced asks again.
 func (h *Hold) fenced(ctx context.Context, ask func(nodes []nodeRef) (at int, err error)) error {
 	for {
 		if err := h.Err(); err != nil {
@@ -108,7 +108,7 @@ func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse
 			err = named(at-n, guarded[at], zkclient.DescribeCode(err))
 		case at == zkclient.Unanswered:
 			err = fmt.Errorf("the transaction may have taken place: %w", err)
-			if end != nil { // as text: to match it would say that nothing was done
+			if end != nil { // as text: an error that matches it would say that nothing was done
 				err = fmt.Errorf("%w; the hold has ended meanwhile: %v", err, end)
 			}
 		case at < 0:

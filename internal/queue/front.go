@@ -70,9 +70,9 @@ func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 // Follow has a lease, so the connection sends heartbeats, which go through the quorum. The events
 // of all changes before a heartbeat was sent arrive before its answer. So until the deadline of the
 // session, which counts from such a heartbeat, the last Front is no older than the session timeout:
-// it is current. Follow yields it again, with Current false, when the connection is lost, at the
-// deadline, or if a change is known and was not read by the deadline as it was when the change
-// came.
+// it is current. Follow yields the last Front again, with Current false, in three cases: when the
+// connection is lost; at the deadline; and when a change is known but was not read until the
+// deadline, as the deadline was when the change came.
 func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	if q.err != nil {
 		return q.err
@@ -92,7 +92,7 @@ type follower struct {
 	queue   *Queue
 	yield   func(Front) bool
 	last    Front     // the last argument of yield; zero before the first call
-	until   time.Time // how long last may remain current, now that a change is known; zero: no change is
+	until   time.Time // when last stops being current, after a change is known; zero: no change is known
 	stopped bool      // yield has returned false
 }
 
@@ -104,9 +104,9 @@ func (f *follower) tell(front Front) {
 	}
 }
 
-// reads calls read with a context that ends with known, or when the last Front may no longer be
-// current. late reports that the context has ended: members may come and go faster than they are
-// read, or the server may be overloaded.
+// reads calls the function read, with a context that ends when the context known ends, or when the
+// last Front may no longer be current. late reports that the context has ended: members may come
+// and go faster than they are read, or the server may be overloaded.
 func (f *follower) reads(known context.Context, read func(context.Context) error) (late bool, err error) {
 	ctx, stop := known, context.CancelFunc(func() {})
 	if !f.until.IsZero() {
@@ -179,7 +179,7 @@ func (f *follower) follow(ctx context.Context) error {
 
 // wait waits for the next change, until ctx ends, and sets until. While the client may not read the
 // member's node, or the directory of an empty queue, the server withholds the event. So wait also
-// reads it, after FirstRecheck, twice that, and so on.
+// reads the node or the directory, after FirstRecheck, twice that, and so on.
 func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, watch *zkclient.Watch) error {
 	for delay := FirstRecheck; ; delay *= 2 {
 		rung := wire.Wait(ctx, time.After(delay), watch)

@@ -16,7 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// errDeleted is why a grant is lost whose node another client has deleted.
+// errDeleted is the reason of a loss if another client has deleted a node of the grant.
 var errDeleted = errors.New("its node was deleted")
 
 // Grant is a granted set of nodes, in one queue or in several, from the grant to its end. One or
@@ -24,8 +24,8 @@ var errDeleted = errors.New("its node was deleted")
 //
 // A grant ends once, released or lost: first it is marked as ended, then its holders are notified,
 // then CleanUp is called. A goroutine of CleanUp deletes the nodes of a lost grant, and Release the
-// nodes of a released grant. While a downgrade is under way the deletion waits: only then it is
-// settled which node exists.
+// nodes of a released grant. The deletion waits for the end of a downgrade that is under way,
+// because only then it is settled which node exists.
 type Grant struct {
 	client *zkclient.Client
 	sess   int64
@@ -33,11 +33,11 @@ type Grant struct {
 	since  time.Time // when it was granted
 	lease  *zkclient.Lease
 	state  hold.State
-	self   hold.Hold // ends with the grant: for contexts and hooks that do, too
+	self   hold.Hold // a hold that ends with the grant, for the contexts and hooks of the grant itself
 
 	granted heldNodes // what it held at first; immutable
 	held    atomic.Pointer[heldNodes]
-	paths   string // of all locks, if it is of several
+	paths   string // of all locks, if the grant is of several locks
 
 	own      atomic.Pointer[zkclient.Watch] // on the first node; set by Exists
 	observed atomic.Bool                    // observers were notified of a hold on it
@@ -61,7 +61,7 @@ type nodeRef struct {
 
 func (n nodeRef) path() string { return n.queue.path(n.node) }
 
-// in splits nodes into those in some queues and the others.
+// in splits nodes into the nodes in the given queues and the other nodes.
 func in(nodes []nodeRef, queues ...*Queue) (these, others []nodeRef) {
 	for _, n := range nodes {
 		if slices.Contains(queues, n.queue) {
@@ -102,9 +102,9 @@ func (g *Grant) Alive() error { return g.lease.Alive() }
 // Named adds the path of the first lock to the error of a loss.
 func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("hold", loss) }
 
-// CleanUp is called by the goroutine that has ended the grant (invariant 4). If the connection
-// returns in time, the nodes of a lost grant still exist. No other client deletes them, and all
-// waiters behind would wait forever.
+// CleanUp is called by the goroutine that has ended the grant (invariant 4). It has the nodes of a
+// lost grant deleted, because they still exist if the connection returns before the session
+// expires. No other client would delete them, and all waiters behind them would wait forever.
 func (g *Grant) CleanUp(end error) {
 	g.lease.End()
 	g.client.Held.Delete(g)
@@ -114,7 +114,8 @@ func (g *Grant) CleanUp(end error) {
 }
 
 // missed ends the grant because of the error of a request for the node n, if the error means that
-// the session or the node is gone. A node that was released or replaced is not missed.
+// the session or the node is gone. A node that this process has released or replaced does not
+// count.
 func (g *Grant) missed(n nodeRef, err error) {
 	switch {
 	case err == zk.ErrNoNode && slices.Contains(g.settled().nodes, n):
@@ -142,7 +143,7 @@ func (g *Grant) settled() *heldNodes {
 	return held
 }
 
-// holding is settled for a caller that waits until ctx ends.
+// holding is like settled, but returns an error if ctx ends first.
 func (g *Grant) holding(ctx context.Context) (*heldNodes, error) {
 	for {
 		held := g.held.Load()
@@ -222,8 +223,8 @@ func (g *Grant) remove(nodes []nodeRef, markers bool) error {
 	return Explain(err, "DELETE on "+dirs(removals))
 }
 
-// WatchNodes has goroutines watch the nodes from now on, which end the grant if a node is deleted.
-// A grant whose state is not asked for costs no watch.
+// WatchNodes starts a goroutine for each node, which watches the node and ends the grant if the
+// node is deleted. While no caller asks for the state of a hold, its grant costs no watch.
 func (g *Grant) WatchNodes() {
 	if g.watching.Load() || g.watching.Swap(true) {
 		return
@@ -255,8 +256,9 @@ func (g *Grant) watch(n nodeRef) {
 			}
 		}
 		if err != nil && err != zk.ErrNoAuth {
-			// Release and Downgrade, which delete the node themselves, have changed held before, so
-			// missed ignores it. If the server refuses the watch, only the lease detects a loss.
+			// Before Release and Downgrade delete the node themselves, they end the grant or
+			// replace held, so missed ignores that deletion. If the server refuses the watch, only
+			// the lease detects a loss.
 			g.missed(n, err)
 			return
 		}
@@ -273,7 +275,7 @@ func (g *Grant) KnownToExist() bool {
 
 // Exists reports whether the first node exists. If that is unknown, it reads and watches the node.
 // If the node is missing, the grant is lost. Holders that share the node, or pass it on, call
-// Exists; a holder that is alone detects a deletion when it asks or releases.
+// Exists; a holder that is alone detects a deletion when it asks for its state, or releases.
 func (g *Grant) Exists(ctx context.Context) bool {
 	for !g.KnownToExist() { // again if it has fired: a client may have written into the node
 		held, err := g.holding(ctx)

@@ -129,8 +129,9 @@ func (h *Hold) Info() observe.LockInfo {
 	return lock
 }
 
-// Leaked returns a function that reports that the caller has dropped the hold, unless it has ended.
-// It returns nil if no observer wants to know. The garbage collector calls the function.
+// Leaked returns a function that the garbage collector calls when the caller has dropped the hold.
+// Unless the hold has ended, the function reports this to the observers. If no observer wants the
+// report, Leaked returns nil.
 func (h *Hold) Leaked() func() {
 	for _, c := range h.call {
 		if slices.ContainsFunc(c.queue.cfg.Observers, func(o observe.Observer) bool { return o.Leaked != nil }) {
@@ -174,7 +175,7 @@ func nameAll(op, paths string, err error) error {
 // lock has no owner.
 type owners []Owner
 
-// Leave deletes the nodes of all locks in one transaction, except of those whose owner has another
+// Leave deletes the nodes in one transaction, except the nodes of each lock whose owner has another
 // hold.
 func (all owners) Leave(ctx context.Context, h *Hold) error {
 	var last []*Queue

@@ -26,8 +26,9 @@ var self = sync.OnceValue(func() []byte {
 	return data
 })
 
-// identify reads an identity; other data have none. Other clients have written the data, and they
-// may be shown on a terminal: so identify omits a host name with spaces or control characters.
+// identify reads an identity; it returns zero values for other data. Any client may have written
+// the data, and the result may be shown on a terminal. So identify omits a host name with spaces or
+// control characters.
 func identify(data []byte) (host string, pid int) {
 	var id identity
 	if len(data) > 4<<10 || json.Unmarshal(data, &id) != nil {
@@ -56,8 +57,8 @@ func withoutRequest(data []byte) []byte {
 }
 
 // requestFor returns the request to write into the node at path, which contains data. It keeps the
-// data of nodes that this library has created, by their kind or identity. Other nodes may belong to
-// Curator, which compares all of the data with the word.
+// data if this library has created the node, which the node's kind or identity shows. Other nodes
+// may belong to Curator, which compares all of the data with the word.
 func requestFor(path string, data []byte) []byte {
 	_, ours := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Read, znode.Write, znode.Permit)
 	if _, pid := identify(data); len(data) > 0 && (ours || pid != 0) {

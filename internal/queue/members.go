@@ -33,7 +33,7 @@ type standing struct {
 	Member
 	first znode.Node // the first of its nodes
 	nodes int
-	err   error // of the read of the first
+	err   error // of the read of the first node
 }
 
 // Members lists the holders and the waiters, in order. permits returns how many nodes that exclude
@@ -79,8 +79,8 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 	reads.Wait()
 	for _, m := range members {
 		if m.err == zk.ErrNoNode {
-			// It has left since the listing. The members behind it are judged without it, or all of
-			// them would be shown as waiters.
+			// The member has left since the listing. Its nodes are removed from the line, or all
+			// members behind it would be shown as waiters.
 			line = slices.DeleteFunc(line, m.owns)
 		} else if m.err != nil {
 			return nil, Explain(m.err, "READ on "+q.path(m.first))
@@ -97,7 +97,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 	return list, nil
 }
 
-// member describes a member by the first of its nodes, and what that contains.
+// member describes a member by the first of its nodes, and the data of this node.
 func (q *Queue) member(n znode.Node, nodes int, data []byte, stat *zk.Stat) Member {
 	lock, own := q.info(Request{Kind: n.Kind, Nodes: nodes}), withoutRequest(data)
 	m := Member{

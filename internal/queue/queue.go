@@ -60,8 +60,8 @@ type Queue struct {
 
 	view dirView
 
-	// readable says that this client may read its own nodes, by their ACL or because it has read
-	// one: the server does not withhold their events.
+	// readable says that this client may read its own nodes, because their ACL says so, or because
+	// it has read one of them. So the server does not withhold their events.
 	readable atomic.Bool
 	// untouchable says that this client may not write the directory's data: the server has refused
 	// it.
@@ -123,7 +123,7 @@ func Unmade(what string) *Queue {
 func (q *Queue) Invalid() error { return q.err }
 
 // Wrap adds the package, an operation and the path of the lock to an error. If err is the error of
-// a loss, op replaces its operation.
+// a loss, op replaces the operation in it.
 func (q *Queue) Wrap(op string, err error) error {
 	if lost, ok := err.(*opError); ok && lost.queue == q {
 		err = lost.err
@@ -232,7 +232,7 @@ type Request struct {
 	ahead *atomic.Int64 // of its waiter; nil: a new one
 }
 
-// Limit is how many nodes may be ahead of a waiter, and as long as what holds.
+// Limit is how many nodes may be ahead of a waiter, and what must be true while the number counts.
 type Limit struct {
 	AllowedAhead int
 	// Check must hold when the nodes are created; nil: there is nothing to check.

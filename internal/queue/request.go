@@ -13,7 +13,7 @@ import (
 
 // A client asks a member of a queue to release the lock: it writes a word into the first of the
 // member's nodes. The member's holder watches the node, reads the word, and decides for itself; a
-// waiter reads it once it holds. A request grants and ends nothing.
+// waiter reads the word once it holds. A request grants and ends nothing.
 //
 // The word is LockInternals.REVOKE_MESSAGE of Curator, whose Revoker writes it into the same node:
 // so each library can ask members of the other. Curator's holders compare all of the data with the
@@ -40,19 +40,21 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 		case isReleaseRequest(data):
 			return nil
 		}
-		// Each write wakes the waiters behind. Because of the version it takes place once, also if
-		// several clients ask at the same time, or an answer is lost and the write is repeated.
+		// Each write wakes the waiters behind. Because of the version only one write takes place,
+		// also if several clients ask at the same time, or an answer is lost and the write is
+		// repeated.
 		if err := client.Set(ctx, path, requestFor(path, data), stat.Version); err != zk.ErrBadVersion {
 			return Explain(err, "WRITE on "+path)
 		}
 	}
 }
 
-// requests has a request for each queue of a grant; and one, with the key nil, for holds on several
-// locks, which can only be released as a whole: it is made when any of the others is.
+// requests has a request for each queue of a grant. Another request, with the key nil, is for holds
+// on several locks, because they can be released only as a whole: it is made when any of the other
+// requests is made.
 type requests map[*Queue]request
 
-// A request is a context that ends when it is made.
+// A request is a context that is canceled when a client makes the request.
 type request struct {
 	context.Context
 	tell context.CancelFunc
@@ -60,8 +62,8 @@ type request struct {
 
 // ReleaseRequested returns a channel that is closed when the first of the hold's nodes, in any of
 // its queues, contains a request. On the first call goroutines begin to read and watch the nodes of
-// the grant. All holds on the same nodes have the same channel. After the end of the hold it has no
-// meaning.
+// the grant. All holds on the same nodes have the same channel. After the end of the hold the
+// channel has no meaning.
 func (h *Hold) ReleaseRequested() <-chan struct{} {
 	if h.requests.Load() == nil {
 		nodes := h.held.Load().first()
@@ -109,7 +111,7 @@ func (g *Grant) watchRequest(n nodeRef) {
 }
 
 // Write replaces the data of the first node, in a transaction that takes place only while the hold
-// lives and the data are those that Write has read. If these contain a request, Write closes the
+// lives and the data are still what Write has read. If these contain a request, Write closes the
 // channel of ReleaseRequested first.
 func (h *Hold) Write(ctx context.Context, data []byte) error {
 	if isReleaseRequest(data) {

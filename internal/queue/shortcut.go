@@ -3,11 +3,11 @@ package queue
 import "github.com/zklocks/zklocks/internal/zkclient"
 
 // The shortcuts save requests: roomInReply, noWriterCached and release markers. Without them a
-// waiter lists, and holds as surely. Each ends in the same recheck as a grant by a listing.
+// waiter lists, and the grant is as safe. Each ends in the same recheck as a grant by a listing.
 
 // tokenOf returns the token, as far as the reply to the create shows it: the mzxid of a directory
-// that the transaction has written, or the zxid in the header, on a connection where that was found
-// to be right. It returns 0 if the reply does not show it.
+// that the transaction has written, or the zxid in the header, if the connection has verified such
+// zxids. It returns 0 if the reply does not show the token.
 func tokenOf(client *zkclient.Client, made []zkclient.Claimed) int64 {
 	for _, m := range made {
 		if m.Dir != nil {
@@ -45,7 +45,7 @@ func (w *waiter) noWriterCached() bool {
 	return true
 }
 
-// A release marker tells the waiter behind that the deleted node held, so that none was ahead of
+// A release marker tells the waiter behind that the deleted node held, so that no node was ahead of
 // it:
 //
 //	Multi[ Create(node+marker), Delete(node+marker), Delete(node) ]
@@ -57,8 +57,9 @@ func (w *waiter) noWriterCached() bool {
 // holder has waited for, so recipes for other kinds in the same directory watch other markers.
 
 // leavesMarker reports whether a grant's nodes are deleted together with a release marker. A grant
-// that had at most one node ahead when it listed leaves none: at most one waiter lists again for
-// lack of it. A holder that was downgraded leaves none, because other readers may hold with it.
+// that had at most one node ahead when it listed leaves no marker, because then at most one waiter
+// has to list again. A holder that was downgraded leaves no marker, because other readers may hold
+// with it.
 func (n nodeRef) leavesMarker() bool {
 	return n.marker && modes[n.queue.cfg.Names.mode(n.node.Kind)].exclusive
 }

@@ -31,8 +31,8 @@ import (
 // those that it refuses list again. If a node is gone, the others are deleted, and all are created
 // again, at the tail.
 
-// A Part is a request in its queue, alone or together with others. The fields after Request are for
-// several.
+// A Part is a request in its queue, alone or together with others. The fields after Request are
+// used only together with others.
 type Part struct {
 	Queue *Queue
 	Request
@@ -43,8 +43,8 @@ type Part struct {
 	Own func(*Grant) Owner
 }
 
-// excludes reports whether one transaction for both would queue twice in one directory, or change
-// what one of them checks.
+// excludes reports whether one transaction for both parts would queue twice in one directory, or
+// change what one of them checks.
 func (p Part) excludes(q Part) bool {
 	return p.Queue.dir == q.Queue.dir || p.Checked == q.Queue.dir || p.Queue.dir == q.Checked
 }
@@ -134,5 +134,6 @@ func (a *Async) Canceled(ctx context.Context) error {
 	return a.queue.Canceled(ctx, a.request, int(a.ahead.Load()))
 }
 
-// Leaving adds to the error of the caller that has called GiveUp that the nodes are being deleted.
+// Leaving adds to err, the error of the caller that has called GiveUp, that the nodes are being
+// deleted.
 func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.queue.client.Timeout()} }

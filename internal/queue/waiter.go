@@ -41,11 +41,11 @@ type waiter struct {
 	patience time.Duration     // how long it waits for an event, see FirstRecheck
 	listed   time.Time         // when it sent the last listing, or the create
 	line     int               // the number of nodes in the last listing
-	ahead    *atomic.Int64     // how many of them have to go before its turn; 0: unknown
+	ahead    *atomic.Int64     // how many nodes have to go before its turn; 0: unknown
 }
 
-// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. With an error
-// that concerns one of several locks it returns the queue of that lock.
+// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. If an error
+// concerns one of several locks, enqueue also returns the queue of that lock.
 func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, error) {
 	client := parts[0].Queue.client
 	claims, err := claimsOf(parts)
@@ -57,7 +57,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 		return nil, nil, err
 	}
 	epoch := client.Epoch()
-	if !wait { // before a limit makes a node
+	if !wait { // before a limit is read, which may create a node
 		if q, err := visiblyBusy(ctx, sess, parts); err != nil {
 			return nil, q, err
 		}
@@ -90,8 +90,8 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 	return all, nil, nil
 }
 
-// claimsOf describes the nodes of all parts. It refuses parts that make a request larger than
-// servers take, before anything is created.
+// claimsOf describes the nodes of all parts. If the request for them would be larger than servers
+// accept, it returns an error, before anything is created.
 func claimsOf(parts []Part) ([]zkclient.Claim, error) {
 	claims := make([]zkclient.Claim, len(parts))
 	nodes, size := uint64(0), 0
@@ -206,7 +206,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	w.line = len(nodes)
 	b := q.rule(w.request, w.limit).blockers(nodes, w.nodes[0])
 	if b.ahead() > 1 {
-		w.marker = true // a waiter behind may have two ahead, too
+		w.marker = true // a waiter behind may have two nodes ahead, too
 	}
 	return &b, nil
 }
@@ -236,10 +236,10 @@ func (w *waiter) readToken(ctx context.Context) error {
 	return nil
 }
 
-// canceled adds to the error of a ctx that has ended what the waiters were waiting for, if that is
-// known without a request.
+// canceled is called with the error of a ctx that has ended. It adds what the waiters were waiting
+// for, if that is known without a request.
 func (all waiters) canceled(ctx context.Context, err error) error {
-	for _, w := range all { // they are waited for in this order
+	for _, w := range all { // waitTurn waits for them in this order
 		if ahead := w.ahead.Load(); ahead > 0 { // else its turn has come, or it has not listed
 			lock := ""
 			if len(all) > 1 {
@@ -266,7 +266,7 @@ func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, l
 }
 
 // held says how many of the nodes that the request waits for belong to this connection, and since
-// when: so a program that waits for itself can see it.
+// when. So the error shows if a program waits for a lock that it holds itself.
 func (q *Queue) held(r Request) string {
 	held, since := 0, time.Now()
 	q.client.Held.Range(func(grant, _ any) bool {
@@ -288,11 +288,11 @@ func (q *Queue) held(r Request) string {
 }
 
 // leave deletes the nodes because of err, and returns the error for the caller. It waits for the
-// answer, unless ctx has ended, the waiters start over, or the connection is closed; the deletion
-// continues in the background then. The error of the deletion is added to err.
+// answer, and adds the error of the deletion to err. If ctx has ended, the waiters start over, or
+// the connection is closed, it does not wait, and the deletion continues in the background.
 func (all waiters) leave(ctx context.Context, err error) error {
 	removals := make([]zkclient.Removal, len(all))
-	all[0].lease.End() // all have the same
+	all[0].lease.End() // all waiters have the same lease
 	for i, w := range all {
 		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
 	}

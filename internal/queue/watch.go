@@ -54,9 +54,9 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 	return pending, nil
 }
 
-// strike strikes out the blockers that did not exist when the watches were set, whose watches are
-// nil, and the blockers whose watches report the deletion. It returns the other watches; or relist
-// if a watch reports something else.
+// strike strikes out each blocker whose watch is nil, because it did not exist when the watches
+// were set, and each blocker whose watch reports its deletion. It returns the watches on the other
+// blockers. If a watch reports anything else, it returns relist.
 func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	for i := len(watches) - 1; i >= 0; i-- {
 		seen := watches[i] != nil
@@ -79,9 +79,9 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	return watches, pending
 }
 
-// withoutEvent has a waiter without events read its limit again, and list again. If the listing
-// would be large and the nearest blocker exists, it returns pending: the waiter continues to wait.
-// A waiter of a semaphore always lists.
+// withoutEvent is called when no event has come for the time patience. It makes the waiter read its
+// limit again, and list again. If the listing would be large and the nearest blocker exists, it
+// returns pending instead, and the waiter continues to wait. A waiter of a semaphore always lists.
 func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 	w.patience *= 2
 	w.limit.forget()

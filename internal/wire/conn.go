@@ -81,7 +81,7 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 // dial is the client's zk.Dialer. It ignores the client's timeout, which is the same for all
 // sessions and servers.
 func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
-	c.hangUp() // when the session has expired, the client does not close its connection
+	c.hangUp() // the client does not close its connection when the session has expired
 	if err := sleep(c.quit, c.hosts.pause()); err != nil {
 		return nil, net.ErrClosed
 	}
@@ -164,7 +164,8 @@ func (c *Conn) event(e zk.Event) {
 		c.mu.Unlock()
 		if c.IsClosed() {
 			// The client answers all requests in its queue and ends. Close may be about to put its
-			// last request into the queue. If that came too late, Close would wait a second.
+			// last request into the queue. If the request came after the client's end, Close would
+			// wait a second.
 			time.Sleep(2 * time.Millisecond)
 		}
 	}

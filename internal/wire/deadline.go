@@ -11,8 +11,8 @@ import (
 // except credentials, which are not recorded here. But the follower only notes the packet. It sends
 // its notes to the leader with its next answer to the leader's ping, which comes every half tick.
 // If the follower is cut off or stops, the notes since then are lost, so an answer from it proves
-// nothing by itself. (An observer that follows a follower has its notes wait twice, longer than
-// what follows allows for: guarantees.md excludes it.)
+// nothing by itself. (The notes of an observer that follows a follower wait twice, which takes
+// longer than the following allows for. So guarantees.md excludes such observers.)
 //
 // A request that needs the quorum does. Let packet a be answered, let the answer be read at h, and
 // let the quorum request q, sent at h + T/4 + T/32 or later on the same connection, be answered,
@@ -29,10 +29,10 @@ import (
 // stream from the leader. So the follower has answered the ping before it answers q. Only a network
 // that then loses this answer, sent behind q, and delivers the commit, loses the note.
 //
-// So the leader counts the session's T from a or later. Or that leader is no longer the leader;
-// then it still was when q was committed, and its successor starts every session with a full T. It
-// is h that must be that long before q, not the time a was sent: a slow packet may reach the
-// follower right before q does, and no ping fits between them.
+// So the leader counts the session's T from a or later. If that leader is no longer the leader, it
+// still was when q was committed, and its successor starts every session with a full T. Not the
+// time at which a was sent, but h must be that long before q, because a slow packet may reach the
+// follower right before q does, and no ping fits between the two.
 //
 // Nothing here depends on what else is under way. Any number of packets and quorum requests may be
 // sent between a and q, and before either is answered: each pair of an answered packet and an
@@ -55,17 +55,17 @@ import (
 type deadline struct {
 	timeout   time.Duration
 	packets   []answer // in the order in which they were sent, and answered; not proved yet
-	handshake *answer  // that resumed the session and that no quorum request has confirmed yet; or nil
+	handshake *answer  // that resumed the session, until a quorum request confirms it; or nil
 }
 
-// An answer is that to a packet: when the packet was sent, and when the answer was read.
+// An answer to a packet: when the packet was sent, and when the answer was read.
 type answer struct {
 	sent, heard time.Time
 }
 
 // Packets are thinned to one in T/256: more would only add precision. A packet older than T is of
-// no use, so this many always suffice, however long no proof arrives. Thinning costs the deadline
-// up to that part of T: if the client's ping is sent right before a heartbeat, the heartbeat's
+// no use, so this many always suffice, however long no proof arrives. Thinning makes the deadline
+// up to T/256 earlier: if the client's ping is sent right before a heartbeat, the heartbeat's
 // packet is dropped.
 const (
 	thinning   = 256

@@ -215,7 +215,8 @@ func proves(op, code int32) bool {
 }
 
 // touches reports whether the server has noted, before this answer, that the session is in use. It
-// answers credentials without doing that, and so it does if it demands credentials and has none.
+// answers credentials without noting that. It does not note that either when it demands credentials
+// that the client has not sent.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
 }

@@ -59,8 +59,8 @@ func (c *Conn) beatAt(due time.Time) {
 }
 
 // beat is called by both timers; the first call sends the heartbeat. It is a Multi that checks the
-// root, which always exists. A Sync would prove nothing: a leader answers it that has been deposed
-// without noticing.
+// root, which always exists. A Sync would prove nothing, because a leader that was deposed without
+// noticing answers it.
 func (c *Conn) beat() {
 	c.mu.Lock()
 	now, w := time.Now(), c.current

@@ -14,7 +14,7 @@ const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 400 * time.Millisecond
 	// A connection that ends within settled does not reset the pauses. Otherwise a server that
-	// closes each connection would receive a thousand a second.
+	// closes each connection would receive a thousand connections a second.
 	settled = time.Second
 	// If a server does not answer within its limit, the client prefers the other servers for
 	// avoidance times that limit.
@@ -53,7 +53,7 @@ type host struct {
 	addresses []string    // result of the last lookup that succeeded; nil: none has
 	turn      int         // counts attempts, for the address that comes next
 	hangs     int         // attempts in a row that the server did not answer
-	avoided   time.Time   // until then, see avoidance
+	avoided   time.Time   // until when the client prefers other servers, see avoidance
 	err       error       // of the last lookup
 	lookup    chan func() // receives the result of the lookup under way, as a function that stores it; nil: none
 }
@@ -74,8 +74,8 @@ func (h *hosts) Init([]string) error { return nil }
 // Len is part of zk.HostProvider.
 func (h *hosts) Len() int { return len(h.list) }
 
-// Next is part of zk.HostProvider. It returns the next server that is not avoided; if all are, the
-// next server.
+// Next is part of zk.HostProvider. It returns the next server that is not avoided; if all are
+// avoided, the next server.
 func (h *hosts) Next() (server string, retryStart bool) {
 	if h.quit.Err() != nil {
 		// A client that has no connection notices only by retryStart that it was closed.

@@ -19,7 +19,8 @@ import (
 
 const (
 	readBuffer = 32 << 10
-	// throttlePause is how long a request waits that an overloaded server has dropped.
+	// throttlePause is the pause before a request that an overloaded server has dropped is sent
+	// again.
 	throttlePause = 100 * time.Millisecond
 	// refusalPause is how long a connection lasts if the server refuses the credentials. Another
 	// server, or this server after a change of its configuration, may accept them.
@@ -120,7 +121,7 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			// A server that has not applied what the client has read must refuse the session.
 			binary.BigEndian.PutUint64(p[zxidInRequest:], uint64(c.zxid.Load()))
 		}
-		// The client's own deadline is 6.7 session timeouts, and its second read has none.
+		// The client's own deadline is 6.7 session timeouts, and its second read has no deadline.
 		w.Conn.SetDeadline(now.Add(w.limit))
 	case running:
 		xid, op := request(p)
@@ -161,7 +162,7 @@ func (w *packetConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// nextFrame reads a frame behind the handshake that is for the client.
+// nextFrame reads the next frame for the client, after the handshake.
 func (w *packetConn) nextFrame() error {
 	for {
 		err := w.readFrame(replyHeader, maxReply)
@@ -175,7 +176,7 @@ func (w *packetConn) nextFrame() error {
 	}
 }
 
-// readFrame reads a frame of least to most bytes into buf.
+// readFrame reads a frame into buf. The frame must have at least "least" and at most "most" bytes.
 func (w *packetConn) readFrame(least, most int) error {
 	if cap(w.buf) > readBuffer {
 		w.buf = nil // a large reply is rare
@@ -431,8 +432,8 @@ func (w *packetConn) fail(err error) (was phase) {
 	return was
 }
 
-// at adds the address to the error of an attempt, unless there is only one server: the error of the
-// call names the servers.
+// at adds the address to the error of an attempt, unless there is only one server, because the
+// error of the call names the servers.
 func (c *Conn) at(address string, err error) error {
 	if e, ok := err.(*net.OpError); ok {
 		err = e.Err // without the addresses

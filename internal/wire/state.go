@@ -61,15 +61,16 @@ func newState(now func() time.Time) *state {
 	return s
 }
 
-// begin records that a server has answered the handshake that was sent at sent. The quorum creates
-// a new session, so its deadline counts from sent. A resumed session keeps its deadline until a
-// quorum request confirms the handshake, see deadline.
+// begin records that a server has answered the handshake. sent is when the handshake was sent. The
+// quorum creates a new session, so the deadline of a new session counts from then. A resumed
+// session keeps its deadline until a quorum request confirms the handshake, see deadline.
 //
 // Servers may grant different timeouts, also one server after a restart. The shortest timeout that
 // was granted in a session counts: the server that granted it may report the session once more
 // after the client has left, and the leader then counts that timeout. If this server grants a
 // shorter timeout than before, the leader counts it from the handshake on. If the server is a
-// deposed leader, the timeout does not count. So the deadline is the earlier of the two.
+// deposed leader, the timeout does not count. So the deadline is the earlier of the previous
+// deadline and the end of the shorter timeout.
 func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	if s.IsClosed() {
 		return
@@ -166,8 +167,9 @@ func (s *state) Monitored(make func() Monitor) Monitor {
 	return s.monitor
 }
 
-// answered records that the answer to a packet, sent at sent on the current connection, has just
-// been read. quorum means that the leader has asked the quorum for this answer, see proves.
+// answered records that the answer to a packet of the current connection has just been read. sent
+// is when the packet was sent. quorum means that the leader has asked the quorum for this answer,
+// see proves.
 func (s *state) answered(sent time.Time, quorum bool) {
 	s.failure = nil
 	v := s.view.Load()
@@ -184,8 +186,8 @@ func (s *state) answered(sent time.Time, quorum bool) {
 	s.deadline.answered(sent, s.now())
 }
 
-// beaten records that a heartbeat, sent at sent, has just been answered. It is called before
-// answered, which moves the deadline.
+// beaten records that a heartbeat has just been answered. sent is when the heartbeat was sent.
+// beaten is called before answered, which moves the deadline.
 func (s *state) beaten(sent time.Time) {
 	now := s.now()
 	v := s.view.Load()

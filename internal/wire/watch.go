@@ -97,7 +97,7 @@ func (s watches) end() {
 }
 
 // flag returns a request of the client. If it reads a node for a watch that is not set yet, flag
-// sets its last byte, which asks for a watch.
+// sets the last byte of the request, which asks for a watch.
 func (s watches) flag(op int32, p []byte) []byte {
 	path, _, _ := stringAt(p, 12) // behind length, xid and operation
 	for _, w := range s[string(path)] {
@@ -207,8 +207,8 @@ func (b *Bell) each(f func(*Watch)) {
 // Leave detaches the bell from its watches.
 func (b *Bell) Leave() { b.each(func(w *Watch) { delete(w.bells, b) }) }
 
-// Wait returns true if the bell has rung since the last Wait, and false if late yields or ctx is
-// canceled first.
+// Wait returns true if the bell has rung since the last Wait, and false if the channel late yields
+// or ctx is canceled first.
 //
 // The reading goroutine stores each event before it passes on a later packet. So when Wait returns
 // true, Watch.Fired reports each event that the server sent before the event that rang the bell. A

@@ -107,8 +107,8 @@ func (w *packetConn) setWatches(batch []*Watch) {
 			marks = append(marks, watch.mark)
 		}
 	}
-	// The server would fire watches on nodes that have changed after the zxid. These watches are
-	// new.
+	// The server fires watches on nodes that have changed after the zxid in the request. These
+	// watches are new, so the zxid is the largest.
 	body := encode(nil, int64(math.MaxInt64), paths, marks, []string(nil))
 	w.send(opSetWatches, body, nil, func(code int32) {
 		w.watches.setOver(batch, codeError(code))
@@ -138,8 +138,8 @@ func (c *Conn) readData(w *Watch) (err error) {
 }
 
 // WatchChildren watches a directory. The watch fires when a child is created or deleted, and when
-// the directory is. If the directory does not exist, the watch remains until it is created: one
-// watch for each directory, because directories keep their names.
+// the directory itself is. If the directory does not exist, the watch remains until it is created:
+// one watch for each directory, because directories keep their names.
 func (c *Conn) WatchChildren(dir string) (*Watch, error) {
 	return c.watchReading(dir, c.readChildren, onChildren)
 }
@@ -159,8 +159,9 @@ func (c *Conn) readChildren(w *Watch) error {
 }
 
 // watchReading returns a watch of one of these kinds on a node. If there is none, read sets a watch
-// of the first kind. watchReading records it before that, because its event may follow right behind
-// the answer. An event of an earlier watch on the node fires it, too.
+// of the first kind. watchReading records the watch before it calls read, because the event of the
+// watch may follow right behind the answer. An event of an earlier watch on the node fires the new
+// watch, too.
 func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watchKind) (*Watch, error) {
 	c.mu.Lock()
 	p := c.current

@@ -36,7 +36,7 @@ func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], l
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}
-	c := make(chan answer[T], 1) // buffered: the caller may have given up
+	c := make(chan answer[T], 1) // buffered: the caller may have returned
 	go func() {
 		value, err := call()
 		c <- answer[T]{value, err}
@@ -79,7 +79,7 @@ func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return done
-	case errors.Is(err, wire.ErrNoAnswer): // it may say that other requests were refused
+	case errors.Is(err, wire.ErrNoAnswer): // its text may say that other requests were refused
 		return unknown
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved):
 		return unsent
@@ -153,7 +153,7 @@ func DescribeCode(err error) error {
 type retry struct {
 	client *Client
 	tries  int
-	untold func() // calls retried; nil: this is the first request, or it was called
+	untold func() // calls retried; nil: this is the first request, or retried was called
 }
 
 func (c *Client) retry() *retry { return &retry{client: c} }
@@ -180,8 +180,8 @@ func (r *retry) wait(ctx context.Context) error {
 	return nil
 }
 
-// again is wait after a request that was not answered. The caller's loop may end before it sends
-// the request again, so sends reports the retry.
+// again waits, as wait does, after a request that was not answered. The caller's loop may end
+// before it sends the request again, so sends reports the retry.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
 		if codeOf(cause) != 0 && ctx.Err() != nil {
@@ -205,7 +205,8 @@ func (r *retry) sends() (told bool) {
 	return true
 }
 
-// ready waits until the connection is up. It returns ErrOver if that is in another session.
+// ready waits until the connection is up. It returns ErrOver if the connection is up in another
+// session.
 func (r *retry) ready(ctx context.Context, session int64) error {
 	if err := r.client.connected(ctx); err != nil {
 		return err
@@ -298,16 +299,16 @@ const (
 
 // Transact runs the caller's transaction at most once. If the server has dropped it, Transact sends
 // it again. If the server may have executed it, Transact does not. Right before it sends the
-// transaction, Transact calls may; if that returns an error, Transact returns it. failed is the
-// index of the operation that the server refused, and then the server has executed none; or it is
-// one of the constants above.
+// transaction, Transact calls the function may. If that returns an error, Transact returns the
+// error and sends nothing. failed is the index of the operation that the server refused, and then
+// the server has executed none; or it is one of the constants above.
 func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (replies []zk.MultiResponse, failed int, err error) {
 	for retry := c.retry(); ; {
 		if err := c.connected(ctx); err != nil {
 			return nil, NotDone, err
 		}
 		err := may()
-		if err == nil && retry.sends() { // which may have taken its time
+		if err == nil && retry.sends() { // sends may have taken long
 			err = may()
 		}
 		if err != nil {

@@ -189,8 +189,8 @@ func (t *claimTry) send() (results, error) {
 func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
 
 // expect has the connection record the zxid of the try. The caller calls zxid after the reply. If a
-// claim touches its directory, the reply has a Stat with the same zxid. Then expect does that only
-// until VerifyHeaderZxid has compared the two.
+// claim touches its directory, the reply has a Stat with the same zxid. Then the connection records
+// zxids only until VerifyHeaderZxid has compared the two.
 func (t *claimTry) expect() (zxid func() int64) {
 	touches := slices.ContainsFunc(t.claims, func(claim Claim) bool { return claim.Touch })
 	if touches && t.client.headers.Load() != 0 {

@@ -59,7 +59,7 @@ func (c *Client) RemoveNow(session int64, all ...Removal) error {
 		}
 	}
 	if size > MaxRequest {
-		markers = nil // the waiters behind list
+		markers = nil // so the waiters behind list
 	}
 	err := c.remove(session, paths, markers)
 	for _, r := range all {
