@@ -36,10 +36,10 @@ type View struct {
 	Current bool           // whether a quorum has confirmed Leader within the session timeout
 }
 
-// Observe yields a view of the leader. It yields another when the leader changes, when the leader's
-// data change (see Proclaim), and when the view becomes current or ceases to be. The caller need
-// not be a candidate. If changes follow each other quickly, Observe may skip some, but never the
-// last. It yields nothing before a server has answered.
+// Observe yields a view of the leader. It yields another view when the leader changes, when the
+// leader's data change (see Proclaim), and when the view becomes current or ceases to be. The
+// caller need not be a candidate. If changes follow each other quickly, Observe may skip some, but
+// never the last. It yields nothing before a server has answered.
 //
 // A view is current if no later change is known when it is yielded, the connection is up, and a
 // quorum has confirmed the view within the session timeout. Observe yields the last view again,
@@ -48,8 +48,8 @@ type View struct {
 //   - the confirmation is older than the session timeout, or
 //   - a change is known, and the new state could not be read within the session timeout.
 //
-// Each current view was read and confirmed by a quorum after that. So a leader that was replaced
-// more than a session timeout ago is never shown as current.
+// Each current view was read, and a quorum has confirmed it after that. So a leader that was
+// replaced more than a session timeout ago is never shown as current.
 //
 // Observe does not poll: it sets a watch on the leader's node, or on the directory while there is
 // no leader. While it runs, the connection sends heartbeats, as for a holder. While the body of the

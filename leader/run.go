@@ -20,7 +20,7 @@ import (
 // Run campaigns again at once, at the tail of the queue. If lead returns nil immediately and there
 // is no other candidate, it is called again immediately.
 //
-// It is a failure if lead returns an error while its context is not canceled, or after it has
+// It is a failure if lead returns an error while its context is not canceled, or after lead has
 // released the term itself. After a failure Run pauses before it campaigns again, see
 // [WithBackoff]. After a term that did not fail, or that lasted longer than the longest pause, the
 // pauses begin at the shortest again. Run does not return or report lead's error: log it in lead.

@@ -66,7 +66,7 @@ func (c *candidate) status() Status {
 	if s.State != StateLeader || c.grant.Err() == nil {
 		return s
 	}
-	if s = *c.now.Load(); s.State == StateLeader { // the grant has ended, and the function that leads has passed to OnEnd has not run yet
+	if s = *c.now.Load(); s.State == StateLeader { // the grant has ended, and the hook that the method leads has registered has not run yet
 		s = Status{StateOverdue, time.Now()}
 	}
 	return s

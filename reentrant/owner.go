@@ -24,8 +24,9 @@ type owner struct {
 	of    *ownership
 	id    int64
 	holds int // not released
-	// former is the same caller as the owner of an earlier grant that is lost and not released.
-	// Such a goroutine enters the present grant with the context of another goroutine's hold.
+	// former is the record of the same caller for an earlier grant, which is lost and has holds
+	// that are not released. Such a goroutine can enter the present grant only with the context of
+	// another goroutine's hold.
 	former *owner
 }
 

@@ -114,7 +114,7 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 
 // pass passes the grant on if a writer waits for it and the node is known to exist: a holder that
 // passes its grant on does not delete the node, and so would not detect that it is gone. unproved
-// reports that only that knowledge is missing.
+// reports that pass would have passed the grant on if the node were known to exist.
 func (c *handoff) pass(grant *queue.Grant) (passed, unproved bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

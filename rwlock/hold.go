@@ -35,7 +35,7 @@ func (m *RWMutex) downgrade(ctx context.Context, h *queue.Hold) error {
 		return zklocks.ErrLost
 	case !h.Has(m.queue):
 		return errForeign
-	case m.writes != nil && zkclient.Ended(ctx) == nil: // after a cancellation, withdraw would end the series for nothing
+	case m.writes != nil && zkclient.Ended(ctx) == nil: // if ctx is canceled, withdraw would end the series for nothing
 		if err := m.writes.withdraw(h); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type pendingRead struct {
 	async   *queue.Async
 	waiting int // readers that wait for it; guarded by readSharer.mu
 
-	done   chan struct{} // closed when shared or err is set; no reader waits if neither is
+	done   chan struct{} // closed when the acquire has ended: shared or err is set, unless no reader waits any more
 	shared *sharedGrant
 	err    error
 }

@@ -15,7 +15,7 @@ type sharedGrant struct {
 
 	// readers counts the holds. If it is negative, no reader joins, and the node is released. All
 	// readers that join and leave write it, so the fields that they only read are in other cache
-	// lines; the next line is prefetched with it.
+	// lines, and not in the next, which is prefetched together with this line.
 	_       [128]byte
 	readers atomic.Int64
 	_       [120]byte

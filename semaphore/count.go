@@ -28,8 +28,8 @@ type permitCount struct {
 	agreed bool            // any stored number is accepted
 	known  *countSnapshot  // the last reading; nil if it was forgotten
 	watch  *zkclient.Watch // of the last reading, also if it was forgotten
-	used   bool            // number was called since tire ran last
-	timed  bool            // tire will run
+	used   bool            // the method number was called since tire ran last
+	timed  bool            // a timer will call tire
 }
 
 // countSnapshot is a reading of the number. It is valid until its watch fires.
@@ -54,7 +54,7 @@ func (c *permitCount) tire() {
 	}
 }
 
-// expected returns the number that this Semaphore stores if there is none; 0: it has none.
+// expected returns the number that this Semaphore would store; 0: it would store none.
 func (c *permitCount) expected() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +136,8 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, queue.Explain(err, "READ on "+c.path)
 	}
-	// Another waiter of the process may have set the watch long ago. Its event comes before the
-	// answer that shows the change, unless the server has withheld it.
+	// Another waiter of the process may have set the watch long ago. The event of the watch comes
+	// before the answer that shows the change, unless the server has withheld the event.
 	data, stat, err := c.client.Get(ctx, c.path)
 	switch {
 	case err == zk.ErrNoNode:
@@ -155,9 +155,9 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	// The czxid of the queue directory binds it to the number. If the watch has not fired and the
-	// number is another, the node was deleted and created again, and so was the queue directory
-	// below it.
+	// The czxid shows which number the queue directory belongs to. If the number has changed
+	// although the watch has not fired, the node was deleted and created again. Then the queue
+	// directory below it was, too, and has another czxid.
 	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
 		return nil, c.makeQueue(ctx)

@@ -3,7 +3,8 @@ package hold
 import "context"
 
 // Context returns a context that ends with parent or with the hold. context.Cause distinguishes a
-// loss (ErrLost) from a release (ErrReleased). Its memory is freed when it ends.
+// loss (ErrLost) from a release (ErrReleased). The memory of the context is freed when the context
+// ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	NeedContext(parent)
 	_ = h.Look()

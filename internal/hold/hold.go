@@ -32,8 +32,8 @@ func And(err, cleanup error) error {
 }
 
 // NeedContext panics if ctx is nil, which is a bug in the caller. Each method that takes a context
-// calls it before it changes anything: a panic in the middle of a Release would leave the node
-// behind, with no goroutine that deletes it.
+// calls NeedContext before it changes anything: a panic in the middle of a Release would leave the
+// node behind, with no goroutine that deletes it.
 func NeedContext(ctx context.Context) {
 	if ctx == nil {
 		panic("zklocks: the context is nil")
@@ -131,7 +131,7 @@ func (s *State) tell() {
 	}
 }
 
-// Hold is the state of one hold on a grant, which may have several. It ends once: when it is
+// Hold is the state of one hold. A grant may have several holds. A hold ends once: when it is
 // released, or else with the grant. Its methods may be called from any goroutine.
 type Hold struct {
 	State *State // of its grant; set before the first use
@@ -169,9 +169,9 @@ func (h *Hold) ended() *error {
 // the hold have ended, also if another goroutine has ended it.
 //
 // ctx may be one of these contexts: defer h.Release(ctx) after ctx = h.Context(ctx) is common. So
-// Release also returns limit, the context that bounds the caller's wait for the server: ctx, but in
-// place of a context that Release has ended its parent, with the deadline of ctx. The caller must
-// call stop when it is done.
+// Release also returns limit, the context that bounds the caller's wait for the server. That is
+// ctx, unless Release has ended ctx: then it is the parent of the hold's context, with the deadline
+// of ctx. The caller must call stop when it is done.
 func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context.CancelFunc, err error) {
 	NeedContext(ctx)
 	ended := ctx.Err() != nil // before the release: then ctx is the limit
@@ -189,8 +189,8 @@ func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context
 	default:
 		err = *end
 	}
-	// A context that lives is not derived from the hold's, or by context.WithoutCancel. Contexts
-	// are not compared, because a type without equality panics.
+	// If ctx still lives, it is not derived from a context of the hold, or only by
+	// context.WithoutCancel. Contexts are not compared, because a type without equality panics.
 	limit, stop = ctx, func() {}
 	replaced := false
 	for !ended && limit.Err() != nil {
@@ -221,7 +221,7 @@ func (h *Hold) tell(all *listeners) {
 	}
 }
 
-// listen returns the listeners, locked, with the hold among them if it lives.
+// listen locks the listeners and returns them. If the hold lives, it is one of them.
 func (h *Hold) listen() *listeners {
 	all := h.State.listeners.Load()
 	if all == nil {

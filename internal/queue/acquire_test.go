@@ -360,7 +360,7 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 }
 
 // The right to read the node ahead is revoked while the waiter watches it, so the server withholds
-// the event of the deletion. The waiter detects it after waiting about as long again.
+// the event of the deletion. The waiter detects the deletion after waiting about as long again.
 func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 	t.Parallel()
 	for what, gone := range map[string]bool{"it is deleted": true, "it stays": false} {

@@ -260,7 +260,7 @@ func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
 		for range 6 {
 			x.must(nil, x.reads())
 		}
-		if lists := x.proxy.Seen(proxy.ListOp) - before; lists > 3 { // the third sets the watch: the two before it agree
+		if lists := x.proxy.Seen(proxy.ListOp) - before; lists > 3 { // the third listing sets the watch, because the two before it agree
 			t.Errorf("%d listings by six readers", lists)
 		}
 	})

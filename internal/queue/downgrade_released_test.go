@@ -37,7 +37,7 @@ func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
 				go func() { downgraded <- h.Downgrade(t.Context(), l, znode.Write, znode.Read) }()
 				<-move.Fired()
 				go func() { unlocked <- h.Release(t.Context()) }()
-				synctest.Wait() // it has ended the hold, and waits for the downgrade
+				synctest.Wait() // Release has ended the hold, and waits for the downgrade
 				strike(t, v, conn, h.Guard()[0].Path)
 				move.Release()
 				if err := <-downgraded; !errors.Is(err, hold.ErrReleased) {

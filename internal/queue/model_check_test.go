@@ -20,16 +20,16 @@ var (
 	errFIFO = errors.New("P-fifo")
 	// errWake: no member sleeps whose turn it is.
 	errWake = errors.New("P-wake")
-	// errHerd: a deletion wakes only the members that had the node among the nearest allowed+1 that
-	// block them, or that wait for no more deletions than there are permits; so at most one member
-	// that wants the lock exclusively.
+	// errHerd: a deletion wakes a member only if the node was among the nearest allowed+1 nodes
+	// that block the member, or if the member waits for at most as many deletions as there are
+	// permits. So a deletion wakes at most one member that wants the lock exclusively.
 	errHerd = errors.New("P-herd")
 	// errOrphan: when nothing is left to happen, the queue is empty.
 	errOrphan = errors.New("P-orphan")
-	// errToken: a member that is granted has a greater czxid than all that were granted before,
-	// conflict and still believe that they hold. For others it follows from P-fifo: the members
-	// that came before were deleted by then, and the late grant of a dead one is what tokens are
-	// for.
+	// errToken: a granted member has a greater czxid than each conflicting member that was granted
+	// before and still believes that it holds. For other members this follows from errFIFO: the
+	// nodes of the members that came before were deleted by then. If such a member is granted late,
+	// the tokens protect against it.
 	errToken = errors.New("P-token")
 )
 
@@ -54,7 +54,7 @@ func (m *model) blocks(ahead, mine znode.Kind) bool {
 	return mine != znode.Read || ahead == znode.Write
 }
 
-// nearer counts the nodes that block member i, out of those that exist, from behind a place on.
+// nearer counts the nodes in exist that stand behind a place and block member i.
 func (m *model) nearer(s *modelState, i int, exist nodeSet, place int) int {
 	own := m.own(s, i)
 	count := 0
@@ -86,7 +86,7 @@ func (m *model) at(place nodeNo) nodeSet {
 	return at
 }
 
-// mayGo recomputes from scratch whether it is member i's turn if just these exist.
+// mayGo recomputes from scratch whether it is member i's turn if only the nodes in exist exist.
 func (m *model) mayGo(s *modelState, i int, exist nodeSet) bool {
 	return m.nearer(s, i, exist, -1) <= m.room(i, s.member[i].is.has(isToldResized|isResized))
 }
@@ -131,7 +131,7 @@ func (m *model) grant(s *modelState, i int, how op) {
 	m.checkHolders(s)
 }
 
-// token stands for the czxid of the node that was granted: its number in line grows with it.
+// token returns the number of the granted node, in place of its czxid: both grow with each create.
 func (m *model) token(s *modelState, i int) int {
 	for n := range m.first[i][s.member[i].round].nodes {
 		return m.number(s, n)
@@ -139,8 +139,8 @@ func (m *model) token(s *modelState, i int) int {
 	panic("a member without nodes")
 }
 
-// conflict reports whether two members can not hold at the same time. Of permits any number of
-// members can; they are counted elsewhere.
+// conflict reports whether two members can not hold at the same time. Any number of members can
+// hold permits at the same time; checkHolders counts the permits.
 func (m *model) conflict(s *modelState, i, j int) bool {
 	shares := func(i int) bool {
 		return m.members[i].kind == znode.Read || m.members[i].kind == znode.Permit || s.member[i].is.has(isLowered)
@@ -189,7 +189,7 @@ func (m *model) checkHerd(s *modelState, before nodeSet) {
 		}
 		for n := range hits.nodes {
 			room := m.room(i, me.is.has(isResized))
-			near := m.nearer(s, i, before, -1)-room <= room+m.members[i].nodes // then it watches all
+			near := m.nearer(s, i, before, -1)-room <= room+m.members[i].nodes // then the member watches all
 			if !near && m.nearer(s, i, before, m.number(s, n)) > room {
 				m.wrong = fmt.Errorf("%w: %s is woken by a node that is not among the nearest that block it", errHerd, m.name(i))
 			}
@@ -243,8 +243,8 @@ type outcome struct {
 }
 
 // explore visits every state that can be reached, those that take the fewest steps first, and stops
-// at the first that breaks a property. It keeps 128 bits of each state, so it takes two states for
-// one with a chance of less than 1 in 2^80.
+// at the first that breaks a property. explore keeps 128 bits of each state. The chance that it
+// takes two states for the same state is less than 1 in 2^80.
 func (m *model) explore() outcome {
 	began := time.Now()
 	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}

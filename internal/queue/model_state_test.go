@@ -89,9 +89,9 @@ type modelState struct {
 type faults struct{ expiries, cancels, crashes, losses, thefts uint8 }
 
 // modelClient is a member and its connection. Its server lags: heard is how much of the log the
-// client has received, and seen are the nodes that exist as of then; its reads are answered as of
-// then. A watch has no state but that it was set: it has fired once the client has received the
-// deletion.
+// client has received, seen are the nodes that exist at that point of the log, and the server
+// answers reads as of that point. The only state of a watch is that it was set: it has fired once
+// the client has received the deletion.
 type modelClient struct {
 	seen    nodeSet // nodes that exist, according to what the client has received
 	listed  nodeSet // its last listing
@@ -156,11 +156,11 @@ type model struct {
 	modelConfig
 	bug   bug
 	first [maxMembers][2]nodeSet // the nodes that a member makes in a round
-	lower [maxMembers][2]nodeSet // those that it downgrades to
+	lower [maxMembers][2]nodeSet // the nodes that it downgrades to
 	every [maxMembers]nodeSet
 	owner [maxNodes]uint8
 	kind  [maxNodes]znode.Kind
-	place [maxNodes]nodeNo              // the node in whose place it stands: itself, but after a downgrade
+	place [maxNodes]nodeNo              // the node in whose place it stands: itself, unless a downgrade has made it
 	names [maxNodes][maxLine]znode.Node // by node and by its number in line
 	rules [maxMembers][2]rule           // by the first number of permits, and after a Resize
 
@@ -224,7 +224,7 @@ func (m *model) start() modelState {
 	}}
 }
 
-// own returns the nodes that member i stands in line with.
+// own returns the nodes with which member i stands in line.
 func (m *model) own(s *modelState, i int) nodeSet {
 	me := &s.member[i]
 	if me.is.has(isLowered) {
@@ -233,7 +233,7 @@ func (m *model) own(s *modelState, i int) nodeSet {
 	return m.first[i][me.round]
 }
 
-// rule is that by which member i counts.
+// rule returns the rule by which member i counts.
 func (m *model) rule(s *modelState, i int) rule {
 	if s.member[i].is.has(isResized) {
 		return m.rules[i][1]
@@ -268,7 +268,7 @@ func (m *model) named(s *modelState, nodes nodeSet) []znode.Node {
 	return line
 }
 
-// find is the way back from a name.
+// find returns the node that named has named.
 func (m *model) find(s *modelState, named znode.Node) nodeNo {
 	for n := nodeNo(s.line[named.Seq] - 1); ; n++ {
 		if m.names[n][named.Seq].Name == named.Name {
@@ -277,7 +277,7 @@ func (m *model) find(s *modelState, named znode.Node) nodeNo {
 	}
 }
 
-// after returns which nodes exist when t has happened to them.
+// after returns which nodes exist after the transaction t, if the given nodes exist before it.
 func (m *model) after(t txn, nodes nodeSet) nodeSet {
 	arg := int(t & 31)
 	who, round := arg>>1, arg&1
@@ -363,8 +363,8 @@ func (m *model) waiting(s *modelState, i int) bool {
 	return me.phase == inWatches && me.pending == 0 && me.missing == 0 && me.is&(isNext|isGuarded) != isNext
 }
 
-// tidy brings a state into the form that stands for all that differ from it in
-// nothing that a member can notice.
+// tidy brings a state into a normal form. States between which no member can notice a difference
+// have the same normal form.
 func (m *model) tidy(s *modelState) {
 	oldest := s.logged
 	known := s.live
@@ -379,7 +379,7 @@ func (m *model) tidy(s *modelState) {
 			continue
 		}
 		if m.waiting(s, i) {
-			// Asleep; what wakes no member goes unnoticed.
+			// The member sleeps, and does not notice transactions that do not wake it.
 			for me.heard < s.logged && !me.is.has(isCut) {
 				next := m.after(s.log[me.heard], me.seen)
 				if me.seen.without(next).any(me.watched|m.own(s, i)) || s.log[me.heard] == txn(txResizes) || s.log[me.heard] == txn(txCloses)|txn(i<<1)|txn(me.round) {

@@ -21,7 +21,7 @@ const (
 	opShortcut           // the reply says that there is room
 	opList
 	opGuard    // watch the own nodes
-	opTake     // listed: look, then hold
+	opTake     // after the listing: recheck, then hold
 	opWatch    // a blocker
 	opSettle   // all watches are answered, some with NoNode
 	opEvent    // a watched blocker was deleted
@@ -29,13 +29,13 @@ const (
 	opOwnEvent // an own node was deleted
 	opResized  // the watch on the number of permits has fired
 	opNotice   // the client learns that its session is over
-	opMistake  // only with a bug: that is taken for the deletion of a blocker
+	opMistake  // only with a bug: the client takes EventNotWatching for the deletion of a blocker
 	opHear     // the server catches up by one transaction
-	opRemove   // the nodes of one who leaves
+	opRemove   // the nodes of a member that leaves
 	opRelease
-	opReap // the servers end the session of one who has crashed
+	opReap // the servers end the session of a member that has crashed
 
-	// What follows may happen, and no member can count on it.
+	// The following steps may happen, but no member can rely on them.
 	opDowngrade
 	opExpire
 	opCancel
@@ -47,28 +47,28 @@ const (
 
 func (o op) mayNeverHappen() bool { return o >= opDowngrade }
 
-// bug is how the core is broken on purpose. The zero value is how it is.
+// A bug says how the core is broken on purpose. The zero value is the core without a bug.
 type bug struct {
-	oneWatchTooFew    bool // keeps as many watched as are allowed, not one more
+	oneWatchTooFew    bool // watches as many blockers as are allowed, not one more
 	strikesChanged    bool // treats the change of a downgraded node as a deletion
 	strikesMissing    bool // the same for a write node that was gone before it could be watched
-	strikesUnguarded  bool // takes the lock when a blocker goes without watching its own nodes
+	strikesUnguarded  bool // does not watch its own nodes, and takes the lock when a blocker is deleted
 	noLook            bool // does not check its own watch before it takes the lock
 	noSessionLook     bool // does not check the session
 	notWatchingIsGone bool // treats EventNotWatching as a deletion
 	countsWatched     bool // takes the lock when all that it watches are gone
 	watchesFirst      bool // watches the first blockers, not the nearest
-	room              int  // how many children too many it takes for room
+	room              int  // how many children more than the rule allows still count as room
 	oldWatches        bool // uses the watches of the last session
 	keepsLost         bool // leaves the nodes of a lost hold where they are
 	keepsCanceled     bool // leaves the nodes of a canceled waiter where they are
 	laterWritersBlock bool // a reader waits for writers behind it
 	toleratesOneMore  bool // lets one more in than there is room for
-	neverListsAgain   bool // waits for the next event with the listing that it has, though some may have gone unwatched
-	requeuesWithout   bool // queues again and leaves what is left of its nodes
-	marksUnguarded    bool // takes the lock by a mark without watching its own nodes
+	neverListsAgain   bool // does not list again, although blockers that it does not watch may be gone
+	requeuesWithout   bool // queues again, and does not delete what is left of its nodes
+	marksUnguarded    bool // does not watch its own nodes, and takes the lock by a mark
 	marksWaiters      bool // marks the deletion of a waiter's node
-	marksReaders      bool // marks the release of a reader, and waits for that
+	marksReaders      bool // marks the release of a reader, and its waiters wait for the mark
 	noResizeLook      bool // does not check the number of permits before it takes them
 	noResizeEvent     bool // does not wait for another number of permits
 }
@@ -98,7 +98,7 @@ func (m *model) next(s *modelState, visit func(modelStep, *modelState)) {
 				do(opCreate, 0, func(s *modelState, me *modelClient) { m.create(s, me, i) })
 			}
 		case inMade:
-			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) }) // what the client receives since may be received later
+			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) }) // the client may as well receive later transactions after this step
 		case inSurveys:
 			m.survey(s, i, do)
 		case inDecides:
@@ -170,8 +170,8 @@ func (m *model) create(s *modelState, me *modelClient, i int) {
 	for range s.live.nodes {
 		children++
 	}
-	// As waiter.roomInReply does; readers do not touch the directory, so their reply
-	// does not tell.
+	// As waiter.roomInReply does; readers do not touch the directory, so their reply does not show
+	// it.
 	if m.members[i].kind != znode.Read && children-nodes <= m.rule(s, i).allowed+m.bug.room {
 		me.phase = inMade
 		return
@@ -181,7 +181,7 @@ func (m *model) create(s *modelState, me *modelClient, i int) {
 
 type doer func(op, nodeNo, func(*modelState, *modelClient))
 
-// survey has the line listed, as of whatever the server knows at that moment.
+// survey lists the line, in the state that the member's server has at that moment.
 func (m *model) survey(s *modelState, i int, do doer) {
 	me := &s.member[i]
 	if me.is.has(isCut) {
@@ -190,7 +190,7 @@ func (m *model) survey(s *modelState, i int, do doer) {
 	do(opList, 0, func(s *modelState, me *modelClient) {
 		if me.is.has(isToldResized) {
 			me.is |= isResized
-			if m.members[i].nodes > m.resized { // an error says so
+			if m.members[i].nodes > m.resized { // it fails with an error
 				*me = modelClient{phase: inLeaves, round: me.round, is: me.is & isOver}
 				return
 			}
@@ -229,7 +229,7 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 	return listed
 }
 
-// turn is what the rule says of the last listing.
+// turn returns the result of the rule for the last listing.
 func (m *model) turn(s *modelState, i int) blockers {
 	first := m.named(s, m.own(s, i))[0]
 	if m.bug.laterWritersBlock && first.Kind == znode.Read {
@@ -287,13 +287,13 @@ func (m *model) resizedSince(s *modelState, i int) bool {
 	return s.member[i].is&(isToldResized|isResized) == isToldResized
 }
 
-// again has the line listed once more.
+// again makes the member list the line once more.
 func (m *model) again(s *modelState, i int) {
 	me := &s.member[i]
 	*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ (isNext | isGuarded | isMarking)}
 }
 
-// toWatch are the nodes that the rule wants watched.
+// toWatch returns the nodes that a member must watch according to the rule.
 func (m *model) toWatch(s *modelState, i int, t *blockers) nodeSet {
 	nearest := slices.Clone(t.watched)
 	if m.bug.watchesFirst {
@@ -314,7 +314,8 @@ func (m *model) toWatch(s *modelState, i int, t *blockers) nodeSet {
 	return nodes
 }
 
-// look is waiter.recheck: the own watch has fired for what the client has received.
+// look is waiter.recheck: the watch on the own node has fired if the client has received the
+// deletion.
 func (m *model) look(s *modelState, i int) bool {
 	me := &s.member[i]
 	return m.bug.noLook || !me.is.has(isGuarded) || me.seen.all(m.own(s, i))
@@ -398,7 +399,7 @@ func (m *model) remove(s *modelState, t *blockers, n nodeNo, seen bool) {
 	t.remove(slices.IndexFunc(t.watched, func(b znode.Node) bool { return b.Name == name }), seen)
 }
 
-// requeue gives up what is left of the nodes and starts over, at the tail.
+// requeue deletes what is left of the nodes, and starts over at the tail.
 func (m *model) requeue(s *modelState, i int) {
 	me := &s.member[i]
 	m.seen.requeues++
@@ -412,8 +413,8 @@ func (m *model) requeue(s *modelState, i int) {
 	*me = modelClient{round: me.round + 1, is: me.is & isOver, deaf: me.deaf}
 }
 
-// learn has the client find out that its session is over. All its watches yield
-// EventNotWatching, and the connection has another session from then on.
+// learn makes the client detect that its session is over. All its watches yield EventNotWatching,
+// and the connection has another session from then on.
 func (m *model) learn(s *modelState, i int, do doer) {
 	me := &s.member[i]
 	switch me.phase {
@@ -436,8 +437,8 @@ func (m *model) learn(s *modelState, i int, do doer) {
 				me.is &^= isOver | isCut
 				t := m.turn(s, i)
 				m.remove(s, &t, n, true)
-				// Either check would find it: the own watch has fired, too,
-				// and the session is another.
+				// Either of two checks would prevent the grant: the watch on the own node has
+				// fired, too, and the session is another.
 				if t.clear() && m.bug.noSessionLook && m.bug.noLook {
 					m.grant(s, i, opMistake)
 					return
@@ -448,7 +449,8 @@ func (m *model) learn(s *modelState, i int, do doer) {
 	}
 }
 
-// removeOwn deletes the nodes of one who leaves. In a session that is over they are gone.
+// removeOwn deletes the nodes of a member that leaves. If its session is over, they are gone
+// already.
 func (m *model) removeOwn(s *modelState, i int, marked bool) {
 	switch {
 	case !s.live.any(m.own(s, i)):
@@ -460,7 +462,7 @@ func (m *model) removeOwn(s *modelState, i int, marked bool) {
 	s.member[i] = modelClient{phase: inFinished}
 }
 
-// marks reports whether a release has a mark: wherever Grant.release may.
+// marks reports whether a release leaves a mark, as nodeRef.leavesMarker does.
 func (m *model) marks(s *modelState, i int) bool {
 	switch m.members[i].kind {
 	case znode.Lock, znode.Write:
@@ -485,7 +487,7 @@ func (m *model) downgrade(s *modelState, i int) {
 	s.member[i].is |= isLowered
 }
 
-// fail is what may go wrong with a member.
+// fail has the steps that may go wrong with a member.
 func (m *model) fail(s *modelState, i int, do doer) {
 	me := &s.member[i]
 	inLine := me.phase != inOutside && me.phase != inCrashed && me.phase != inFinished

@@ -216,9 +216,8 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 	}
 }
 
-// What looks superfluous is there in case the other half is broken: taking
-// EventNotWatching for a deletion does no harm as long as one of the two looks
-// before the grant is left.
+// Two checks before the grant protect against the same fault. To take EventNotWatching for a
+// deletion does no harm as long as one of the two is left.
 func TestModelHoldsWithOneOfTwoGuards(t *testing.T) {
 	c := modelConfig{members: []memberSpec{aLocker, aLocker}, rounds: 2, expiries: 1, cancels: 1}
 	for _, b := range []bug{{notWatchingIsGone: true}, {notWatchingIsGone: true, noSessionLook: true}} {

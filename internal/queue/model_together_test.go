@@ -56,7 +56,7 @@ type togetherBug struct {
 	unconfirmed    bool // holds when the last turn has come
 	confirmsLast   bool // checks the node in the last directory only
 	limitForgotten bool // does not check the number of permits again
-	leavesOne      bool // leaves one of the nodes when it gives up
+	leavesOne      bool // leaves one of the nodes behind when it is canceled
 	searchesFirst  bool // after a lost reply searches the first directory only
 	keepsOthers    bool // a hold that has lost one node does not delete the others
 }
@@ -181,7 +181,7 @@ func (m *togetherModel) ownNodes(s *togetherState, prefix uint8, c uint8) (mask 
 type togetherStep struct {
 	name string
 	next togetherState
-	idle bool // no client may rely on its being taken
+	idle bool // no client may rely on this step
 }
 
 // write appends a transaction.
@@ -383,7 +383,7 @@ func (m *togetherModel) confirm(n *togetherState, c uint8) {
 	}
 }
 
-// leave deletes nodes of a client, which comes again if it has rounds left.
+// leave deletes nodes of a client. If the client has rounds left, it comes again.
 func (m *togetherModel) leave(n *togetherState, c uint8, dirs uint8) {
 	n.write(entry{deleted, c, n.clients[c].round, dirs})
 	me := &n.clients[c]
