@@ -38,7 +38,7 @@ func TestALeaderThatIsAskedResigns(t *testing.T) {
 		if cause := context.Cause(first.ctx); !strings.Contains(cause.Error(), "asked") {
 			s.Errorf("the context has ended because of %v", cause)
 		}
-		next.none() // it still runs, and leads
+		next.none() // the first function still runs, and its candidate leads
 		if !first.hold.Held() {
 			s.Error("lost by a request")
 		}

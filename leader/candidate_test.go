@@ -61,7 +61,7 @@ func (c *candidate) state(want leader.State, since time.Time) {
 type term struct {
 	ctx  context.Context
 	hold *zklocks.Hold
-	end  chan error // receives what the function shall return
+	end  chan error // receives the error that the function returns
 	out  chan struct{}
 }
 

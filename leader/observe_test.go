@@ -138,7 +138,7 @@ func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
 		h = a.campaign()
 		for range 12 {
 			<-listing.Fired()
-			time.Sleep(timeout / 8) // virtual: together longer than the session timeout, with answered heartbeats between
+			time.Sleep(timeout / 8) // virtual: all of these together are longer than the session timeout, and heartbeats are answered meanwhile
 			next := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
 			s.Must(h.Release(s.Ctx))
 			h = a.campaign()
@@ -776,7 +776,8 @@ func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
 	})
 }
 
-// The same for the right READ on the directory, while there is no leader.
+// The right READ on the directory is revoked while there is no leader. The server then withholds
+// the event of a new child.
 func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, c := newCandidate(s), newCandidate(s)

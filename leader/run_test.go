@@ -230,7 +230,7 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 			ended := time.Now()
 			s.Settle()
 			if err != nil {
-				s.EmptyNow() // others can lead during the pause
+				s.EmptyNow() // other candidates can lead during the pause
 				c.state(leader.StateFollower, ended)
 			}
 			next := r.leads()
@@ -250,8 +250,8 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 			}
 			return long, drawn
 		}
-		// A run of 30 pauses has no long pause in 1 of 2,500 cases; a run of 200 pauses practically
-		// never.
+		// 1 of 2,500 runs of 30 pauses has no long pause; practically no run of 200 pauses lacks
+		// one.
 		if long, drawn := fail(200); !long || !drawn {
 			s.Error("the pauses do not grow, or are not drawn")
 		}

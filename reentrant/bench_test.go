@@ -15,9 +15,9 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// A function that holds the lock calls itself to a given depth; each call has its own hold. The
-// benchmark measures Lock and Release of one more call, which finds its owner by goroutine id or by
-// context.
+// A function that holds the lock calls itself, to a given depth, and each call has its own hold.
+// The benchmark measures Lock and Release of one more call, which finds its owner by goroutine id
+// or by context.
 func BenchmarkReenter(b *testing.B) {
 	mu := reentrant.New(locks.On(realzk.Connect(b, 5*time.Second, loopback.For(b).Addr())), test.Path(b))
 	for _, depth := range []int{10, 1000} {

@@ -47,7 +47,7 @@ func TestItExcludesTheClientsOwnLock(t *testing.T) {
 	})
 }
 
-// Names as Curator's InterProcessMutex writes them, with and without protection.
+// The names are as Curator's InterProcessMutex writes them, with and without protection.
 func TestItWaitsForCuratorsNodes(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)

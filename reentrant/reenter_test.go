@@ -385,7 +385,7 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 			s.Must(other.Verify(s.Ctx))
 			h = c.lock(s.Ctx)
 		}
-		// The same for Multi with the context of the hold.
+		// Multi is called with the context of a hold that is released meanwhile.
 		ctx := h.Context(s.Ctx)
 		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
 		a := contract.Begin(s, s.Ctx, func(context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx) })
@@ -413,7 +413,7 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 
 			var other *zklocks.Hold
 			elsewhere(func() { other, _ = c.Lock(s.Ctx) })
-			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // again enters the grant that this goroutine entered last
+			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // the hold again is on the grant that this goroutine entered last
 			if inner.Token() != other.Token() || again.Token() != other.Token() {
 				s.Error("another grant was entered")
 			}

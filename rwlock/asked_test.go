@@ -68,7 +68,8 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 	})
 }
 
-// A request is written into the node, which the next writer of the process takes over.
+// A request is written into the holder's node. The next writer of the process takes the node over
+// with the request.
 func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(1)), direct(s)
@@ -148,8 +149,8 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				f.Release()
 				a.Granted()
 				s.CatchUp(c.conn)
-				// A request to the write node is lost with it, unless the holder has read it
-				// before.
+				// A request to the write node is lost with the node, unless the holder has read the
+				// request before.
 				now := other.first()
 				if now.ReleaseRequested != (m.Kind == observe.KindRead) || closed(asked) != now.ReleaseRequested {
 					s.Errorf("asked %v, %+v and now %+v", closed(asked), m, now)

@@ -18,7 +18,7 @@ import (
 // without any request.
 func BenchmarkJoinedRead(b *testing.B) { joinedRead(b) }
 
-// The same, with an observer that counts.
+// BenchmarkObservedRead is BenchmarkJoinedRead with an observer that counts.
 func BenchmarkObservedRead(b *testing.B) {
 	var n atomic.Int64
 	joinedRead(b, zklocks.WithObserver(observe.Observer{

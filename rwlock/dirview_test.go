@@ -33,7 +33,7 @@ func seesNoWriter(s *contract.Stage, c *client) {
 }
 
 // If a writer queues before a reader's create, the event of its touch arrives before the reply. If
-// it queues after the create, it waits.
+// the writer queues after the create, the writer waits.
 func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -197,7 +197,7 @@ func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 		if n := requests(c) - before; n > 3*reads+reads/4 {
 			s.Errorf("%d requests for %d reads", n, reads)
 		}
-		for range reads { // one read in so many sets the watch
+		for range reads { // one of this many reads sets the watch
 			unlock(s, c.read())
 		}
 		seesNoWriter(s, c)

@@ -54,8 +54,8 @@ func TestADowngradeDuringAReleaseReturnsErrReleased(t *testing.T) {
 	}
 }
 
-// A Release whose ctx was canceled does not wait for a Downgrade under way. Its event does: it
-// comes after the events of the downgrade.
+// A Release whose ctx was canceled does not wait for a Downgrade under way. The event of the
+// release comes after the events of the downgrade nevertheless.
 func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -88,8 +88,8 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 	})
 }
 
-// The same between the writer's listing and its watch: the node to watch is gone, and another node
-// has replaced it.
+// The holder downgrades between the writer's listing and its watch: the node to watch is gone, and
+// another node has replaced it.
 func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), behind(s)
@@ -322,7 +322,7 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 				s.Expire(c.conn)
 				f.Release()
 				down.Ended()
-				if down.Err != nil || action == proxy.HoldRequest { // it succeeded before the session expired
+				if down.Err != nil || action == proxy.HoldRequest { // the downgrade succeeded before the session expired
 					s.Is(down.Err, zklocks.ErrLost)
 				}
 				s.Lost(h.Lost())
@@ -417,7 +417,7 @@ func (c *hookedContext) Err() error {
 	return c.Context.Err()
 }
 
-// The same with random timing: both calls start at the same time.
+// A Downgrade and a Release start at the same time, so their order is random.
 func TestADowngradeConcurrentWithARelease(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(10000)), direct(s)

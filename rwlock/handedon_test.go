@@ -49,7 +49,7 @@ func TestALockHandedToACanceledWriterIsReleased(t *testing.T) {
 			waits := contract.Begin(s, s.Ctx, m.Lock)
 			synctest.Wait()
 			if i%2 == 0 {
-				waits.Cancel() // its goroutine is woken, and runs when the lock has been handed to it
+				waits.Cancel() // the goroutine of the waiter is woken, and runs when the lock has been handed to the waiter
 				s.Must(h.Release(s.Ctx))
 			} else {
 				s.Must(h.Release(s.Ctx))

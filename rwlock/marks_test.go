@@ -45,9 +45,9 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 	return held, line
 }
 
-// A waiter behind another waiter lists once. When that waiter releases, it holds without another
-// listing: create, listing, watches, delete. The second in the queue lists again: the first had
-// only one node ahead, and sets no mark.
+// A waiter behind another waiter lists once. When the waiter ahead releases, the waiter behind
+// holds without another listing. Its requests are create, listing, watches, delete. The second
+// waiter in the queue lists again, because the first had only one node ahead, and sets no mark.
 func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -166,7 +166,8 @@ func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 		s.Must(s.Witness.Delete(line[2].node, -1))
 		test.Eventually(s, soon, "it is queued again", func() bool { return last(s) != line[3].node })
 		s.InLine(5)
-		// It has watched with one request, and at most one more after it has queued again.
+		// The waiter has watched with one request, and with at most one more after it has queued
+		// again.
 		if n := line[2].proxy.Seen(proxy.ReadOp); n > 2 {
 			s.Errorf("it has missed the event, and checked after a while: %d requests", n)
 		}
@@ -253,7 +254,8 @@ func watches(c *client) {
 	c.CatchUp(c.conn)
 }
 
-// The mark of a mutex that ignores readers does not grant to a writer, which waits for readers.
+// A mutex ignores readers, so its mark must not grant the lock to a writer, which waits for
+// readers.
 func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		kazoo := rwlock.WithKazooNames()

@@ -130,7 +130,7 @@ func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 
 		theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		s.Must(err)
-		unlock(s, h) // not before, because the server may delete an empty directory at any time
+		unlock(s, h) // not released earlier, because the server may delete an empty directory at any time
 		unlock(s, c.read())
 		writer := c.waitWrite(2)
 		unlock(s, plain.write())

@@ -139,7 +139,7 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 			later[i].Waits()
 		}
 		unlock(s, wrote)
-		for _, a := range later { // together: none is released before the last is granted
+		for _, a := range later { // all hold together: none is released before the last is granted
 			if h := a.Granted(); h.Token() <= wrote.Token() {
 				s.Errorf("token %d after %d", h.Token(), wrote.Token())
 			}
@@ -211,7 +211,7 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 		unlock(s, writer.Granted())
 		for i, r := range readers {
 			s.CatchUp(r.conn)
-			if n := r.proxy.Notifications(); n != 2 { // of the nodes that it watched while it waited, including its own
+			if n := r.proxy.Notifications(); n != 2 { // of the nodes that the reader watched while it waited, including its own
 				s.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
 			}
 		}

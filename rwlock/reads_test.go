@@ -54,7 +54,7 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			}
 			unlock(s, try)
 		}
-		if n := requests(c) - before; n > 1 { // the first may set the watch for writers
+		if n := requests(c) - before; n > 1 { // the first reader may set the watch for writers
 			s.Errorf("%d requests for 200 shared reads", n)
 		}
 		s.Must(first.Verify(s.Ctx))

@@ -15,8 +15,8 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// A semaphore stores no number at a path where a lock of another kind has a node. It stores its
-// number once that node is gone.
+// A semaphore stores no number at a path where a lock of another kind has a node. The semaphore
+// stores its number once that node is gone.
 func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 	const id = "076e6e61c0cde965b0859f41aaeb74ff"
 	// A node with this name stands for a lock of another library.

@@ -74,7 +74,7 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before string                         // what both servers show; "4": a semaphore of 4 permits was used
-		since  func(*wire.Conn, string) error // what has changed on the first server only
+		since  func(*wire.Conn, string) error // a change that only the first server has applied
 		to     string                         // the number after that
 		call   func(*semaphore.Semaphore, *wire.Conn) error
 		want   error
@@ -94,7 +94,7 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 					must(t, once(sem, 4))
 				} else {
 					must(t, create(first, path, c.before))
-					time.Sleep(2 * time.Second) // virtual: the other server shows it
+					time.Sleep(2 * time.Second) // virtual: the other server shows the change
 				}
 				must(t, c.since(first, c.to))
 				if err := c.call(sem, behind); !errors.Is(err, c.want) {
@@ -149,7 +149,8 @@ func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
 	})
 }
 
-// With WithStoredPermits the number given to New is stored if there is none, and ignored otherwise.
+// With WithStoredPermits the number given to New is stored if no number is stored yet. Otherwise it
+// is ignored.
 func TestTheStoredNumberWins(t *testing.T) {
 	for name, c := range map[string]struct {
 		stored  string // stored before
@@ -232,7 +233,7 @@ func TestASemaphoreMadeAfterAResizeFollowsIt(t *testing.T) {
 }
 
 // A waiter that asks for more permits than a Resize leaves gets an error, even if it has never read
-// another number than the stored one.
+// a number other than the stored number.
 func TestResizeDownRefusesARequestByTheStoredNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		holder := newClient(s, 4)
@@ -356,8 +357,8 @@ func TestResizeDownLeavesHoldersAndRefusesLargerRequests(t *testing.T) {
 		holder, big, less, small := newClient(s, 4), newClient(s, 4), newClient(s, 4), newClient(s, 4)
 		h := holder.acquire(3)
 		lost := h.Lost()
-		three := less.wait(3, 6) // watches two of the holder's nodes
-		four := big.wait(4, 10)  // watches one node, of the waiter ahead
+		three := less.wait(3, 6) // this waiter watches two of the holder's nodes
+		four := big.wait(4, 10)  // this waiter watches one node, of the waiter ahead
 		a := small.wait(2, 12)
 		s.Must(holder.Resize(s.Ctx, 2))
 		for n, b := range map[int]*attempt{4: four, 3: three} {
@@ -588,8 +589,8 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 	})
 }
 
-// The same between the read of the number and the create. The version of the new node equals the
-// version that was read.
+// A semaphore is deleted and created between the read of the number and the create of a permit's
+// node. The version of the new node equals the version that was read.
 func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()

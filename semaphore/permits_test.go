@@ -128,8 +128,8 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	})
 }
 
-// The nodes that a waiter is about to watch are deleted, and its own with them. Enough blockers are
-// gone, but no watch shows that the waiter's node exists: it lists, and queues again.
+// The nodes that a waiter is about to watch are deleted, together with its own node. Enough
+// blockers are gone, but no watch shows that the waiter's node exists: it lists, and queues again.
 func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 2)

@@ -35,7 +35,7 @@ func TestThreeOfFourPermitsLeaveOne(t *testing.T) {
 func TestAHugeNumberOfPermitsIsAnError(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for _, n := range []int{100_000, math.MaxInt / 2, math.MaxInt/2 + 1, math.MaxInt - 1, math.MaxInt} {
-			for i := range 4 { // the length of the path decides what is left after the overflow
+			for i := range 4 { // the length of the path decides which size results from the overflow
 				path := fmt.Sprintf("%s%s%d", s.Path, strings.Repeat("b", i), n)
 				_, err := semaphore.New(locks.On(s.Connect()), path, math.MaxInt).Acquire(s.Ctx, n)
 				if err == nil || !strings.Contains(err.Error(), "more than a server takes") {

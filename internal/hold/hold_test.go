@@ -34,7 +34,7 @@ func begin(look func() error) *life {
 	return l
 }
 
-// release is Release with a context that never ends.
+// release calls Release with a context that never ends.
 func release(h *Hold) error {
 	_, stop, err := h.Release(context.Background())
 	stop()
@@ -320,7 +320,7 @@ func TestALossWaitsForTheGoroutineThatTells(t *testing.T) {
 		var second, told atomic.Bool
 		l.OnEnd(func(error) {
 			close(telling)
-			for i := 0; i < 20; runtime.Gosched() { // so that a Lose that does not wait has returned
+			for i := 0; i < 20; runtime.Gosched() { // long enough for a Lose that does not wait to return
 				if second.Load() {
 					i++
 				}
@@ -391,7 +391,7 @@ func TestWhatBoundsARelease(t *testing.T) {
 		c := []struct {
 			name          string
 			ctx, deadline context.Context // the argument of Release, and the context whose deadline the limit has
-			others        bool            // the limit ends with the other hold
+			others        bool            // the limit ends when the other hold ends
 		}{
 			{"any", parent, parent, false},
 			{"its own", own, parent, false},
@@ -422,8 +422,8 @@ func TestWhatBoundsARelease(t *testing.T) {
 	}
 }
 
-// A context that has ended before the release is the limit, and so is any context if the hold has
-// none.
+// A context that has ended before the release is the limit. If the hold has no context, any context
+// is the limit.
 func TestAReleaseByAContextThatIsNotOfTheHold(t *testing.T) {
 	l, other := begin(alive), begin(alive)
 	ended, end := context.WithCancel(l.Context(t.Context()))
@@ -487,7 +487,8 @@ func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
 	}
 }
 
-// merged is a context as other packages make it of two: it has the values of one, and its own Done.
+// merged is a context as other packages make it of two contexts: it has the values of one of them,
+// and its own Done.
 type merged struct {
 	context.Context
 	done <-chan struct{}

@@ -26,7 +26,7 @@ func TestServerThatHasLostItsData(t *testing.T) {
 		var said lines
 		conn := connect(t, v, 30*time.Second, []string{p.Addr()}, wire.WithLogger(&said))
 		path := test.Path(t)
-		for range 20 { // more than has happened over there
+		for range 20 { // more writes than the other server has seen
 			must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
 			must(t, conn.Delete(path, -1))
 		}

@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// A fakeClock has a wall and a monotonic reading, which tests move apart. A suspended machine
-// returns such times, but no function makes one, so the clock writes the monotonic reading itself.
+// A fakeClock has a wall and a monotonic reading, which tests move apart. A machine that was
+// suspended returns such times. No function makes such a time, so the clock writes the monotonic
+// reading itself.
 type fakeClock struct {
 	origin     time.Time
 	wall, mono time.Duration

@@ -74,7 +74,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The error quotes an invalid address on one line, and not all of a long one.
+// The error quotes an invalid address on one line. It quotes only a part of a long address.
 func TestAnAddressInAnError(t *testing.T) {
 	for _, s := range []string{"zk1\nzk2", strings.Repeat("z", 1<<20), strings.Repeat("z", 1<<20) + "::1"} {
 		_, err := wire.Addresses([]string{s})
@@ -84,7 +84,7 @@ func TestAnAddressInAnError(t *testing.T) {
 	}
 }
 
-// If a server is given twice, it is tried as often as the others.
+// A server that is given twice is tried as often as the other servers.
 func TestAServerThatIsGivenTwice(t *testing.T) {
 	got, err := wire.Addresses([]string{"zk1", "zk2:2181", "zk1:2181", "zk1:2182", "zk2"})
 	if want := []string{"zk1:2181", "zk2:2181", "zk1:2182"}; err != nil || !slices.Equal(got, want) {
@@ -296,8 +296,8 @@ func TestDigestAuth(t *testing.T) {
 	})
 }
 
-// From 3.8.4 on, servers refuse exists to a client without READ on the node. Connect and WatchNodes
-// take that refusal for an answer.
+// From 3.8.4 on, servers refuse exists to a client without READ on the node. For Connect and
+// WatchNodes that refusal is an answer.
 func TestARootThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

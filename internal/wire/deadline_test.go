@@ -22,7 +22,7 @@ func play(t *testing.T, seed uint64) {
 	hop := between(1, timeout/8>>r.IntN(24)) // the longest time from the client to the follower
 	phase := between(0, halfTick)            // of the leader's pings
 	stop := between(timeout/8, 3*timeout)    // the follower stops here
-	last := between(1, 20)                   // or, if that is sooner, right after it has answered so many quorum requests
+	last := between(1, 20)                   // or right after it has answered so many quorum requests, whichever is sooner
 	soonest := r.IntN(2) == 0                // the client sends each quorum request as soon as it can prove something
 
 	handshake := between(1, hop)
@@ -97,7 +97,7 @@ func playDeposed(t *testing.T, seed uint64) {
 	hop := between(1, timeout/8)
 	alone := between(0, 3*timeout)          // from here on the leader has no quorum
 	deposed := alone + between(1, timeout)  // and from here on there is a successor
-	leaves := alone + between(1, 2*timeout) // the leader finds out
+	leaves := alone + between(1, 2*timeout) // the leader detects that it is deposed
 	end := deposed + timeout                // of a session that the successor has not noticed
 	l.begin(session, timeout, zero)         // created while there was a quorum
 

@@ -11,10 +11,10 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A server may refuse requests without credentials, and close the connection. A client with
-// credentials does not notice. The first call of a client without credentials returns the error.
-// Its later calls wait, as in any outage, and the client pauses between attempts. Only a real
-// server can be configured to demand credentials.
+// A server may refuse requests without credentials, and close the connection. This does not affect
+// a client with credentials. The first call of a client without credentials returns the error. Its
+// later calls wait, as in any outage, and the client pauses between attempts. Only a real server
+// can be configured to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
@@ -24,7 +24,7 @@ func TestServerThatDemandsCredentials(t *testing.T) {
 
 		p := v.Proxy(t, s.Addr())
 		conn := connect(t, v, 4*time.Second, []string{p.Addr()})
-		if _, _, err := conn.Get("/"); err == nil || err.Error() != "unknown error: -124" { // the client has no name for it
+		if _, _, err := conn.Get("/"); err == nil || err.Error() != "unknown error: -124" { // the client has no name for the code
 			t.Errorf("the first call: %v", err)
 		}
 		test.Eventually(t, 20*time.Second, "the connection has ended", func() bool { return p.Seen(proxy.ConnectOp) > 1 })

@@ -49,10 +49,10 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
 		session, l := conn.SessionID(), conn
 		for i := range 20 {
-			limit := 40 * time.Millisecond // after one that did not last
+			limit := 40 * time.Millisecond // after a connection that did not last
 			if i%2 == 0 {
 				time.Sleep(time.Second)
-				limit = time.Millisecond // a call that was lost with its connection is repeated then
+				limit = time.Millisecond // the pause before a call that was lost with its connection is repeated
 			}
 			epoch := l.Epoch()
 			changed := l.Changed()
@@ -79,8 +79,8 @@ func TestFrozenMember(t *testing.T) {
 	const (
 		tick    = 200 * time.Millisecond
 		timeout = 4 * time.Second
-		notice  = 2 * time.Second                 // until the followers give a silent leader up
-		change  = timeout/6 + 40*time.Millisecond // a handshake with the frozen one, and pauses
+		notice  = 2 * time.Second                 // until the followers leave a silent leader
+		change  = timeout/6 + 40*time.Millisecond // a handshake with the frozen server, and pauses
 	)
 	for _, which := range []string{"ours", "leader"} {
 		t.Run(which, func(t *testing.T) {
@@ -114,7 +114,8 @@ func TestFrozenMember(t *testing.T) {
 							time.Sleep(20 * time.Millisecond) // virtual
 						}
 					}()
-					// A write: a follower without a leader answers a read.
+					// This must be a write, because a follower without a leader still answers a
+					// read.
 					test.Eventually(t, time.Minute, "a write after the freeze", func() bool {
 						_, err := conn.Set("/", nil, -1)
 						return err == nil

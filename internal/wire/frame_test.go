@@ -8,7 +8,7 @@ func TestWhatProvesTheSession(t *testing.T) {
 	all := []int32{0, codeNoNode, noAuth, codeBadVersion, codeNoChildren, codeNodeExists, codeNotEmpty, sessionExpired, invalidACL,
 		codeAuthFailed, sessionMoved, notReadOnly, codeThrottled, codeUnimplemented, lost, timedOut, noSession, codeDemandsSASL}
 	for op, proving := range map[int32][]int32{
-		opMulti:   {0}, // its results have the refusals
+		opMulti:   {0}, // a refusal is in its results
 		opCreate:  {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
 		opDelete:  {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
 		opSetData: {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},

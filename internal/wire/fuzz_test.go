@@ -77,7 +77,7 @@ func FuzzWire(f *testing.F) {
 			if n > 0 {
 				continue
 			}
-			for i, op := range ops { // only now: the packetConn forgets requests from before the session
+			for i, op := range ops { // only now, because the packetConn forgets requests from before the session
 				request := binary.BigEndian.AppendUint32(word(8), uint32(i+1))
 				w.Write(binary.BigEndian.AppendUint32(request, uint32(op)))
 			}
@@ -143,7 +143,7 @@ func FuzzReply(f *testing.F) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			calls[int(call)%len(calls)](conn) // whatever it returns: it does, and the process lives
+			calls[int(call)%len(calls)](conn) // the call returns, with any result, and the process lives
 		}()
 		select {
 		case <-done:

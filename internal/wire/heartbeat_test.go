@@ -105,7 +105,7 @@ func TestWhenALossIsTold(t *testing.T) {
 }
 
 // While a heartbeat is written slowly, the client must not write. It would wait for a mutex, and
-// the clock of the bubble would stop. The client's pings leave every T/3.
+// the clock of the bubble would stop. The client sends its pings every T/3.
 const (
 	slowWrite = timeout / 32
 	shortly   = timeout * 99 / 100

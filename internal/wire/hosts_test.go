@@ -261,7 +261,7 @@ func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 		h := newHosts(ctx, []string{"zk:2181"}, 6*time.Second)
 		h.resolve = func(ctx context.Context, _ string) ([]string, error) {
 			select {
-			case <-time.After(5 * time.Second): // virtual: the dead one's time
+			case <-time.After(5 * time.Second): // virtual: the timeout of the dead name server
 				return []string{"10.0.0.1"}, nil
 			case <-ctx.Done():
 				return nil, ctx.Err()

@@ -113,7 +113,7 @@ func TestMarksThatNeverCome(t *testing.T) {
 }
 
 // A write into the node has fired the first watch, and its marker is still watched on the server
-// when the marker is created. The second watch, whose request arrives after that, would leave
+// when the marker is created. The request for the second watch arrives after that. It would leave
 // another watch on the marker, which will not be created again.
 func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
 	t.Parallel()

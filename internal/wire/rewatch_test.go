@@ -73,7 +73,7 @@ func cut(t *testing.T, conn *Conn) {
 func (r *rewatcher) get(t *testing.T, conn *Conn, zxid int64) {
 	t.Helper()
 	r.at.Store(zxid)
-	for range 2 { // the first may go with the connection
+	for range 2 { // the first may be lost with the connection
 		if _, _, err := conn.Get("/"); err == nil {
 			return
 		}
@@ -114,7 +114,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 				}
 				r.get(t, conn, 2000)
 				if tc.code == 0 {
-					cut(t, conn) // else the packetConn ends the connection
+					cut(t, conn) // otherwise the packetConn ends the connection
 				}
 				if _, zxid := r.set(t); zxid != 0 {
 					t.Errorf("set again for changes since %d, want 0", zxid)

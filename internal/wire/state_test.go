@@ -52,7 +52,7 @@ func TestClocks(t *testing.T) {
 func TestFrozenInsideAlive(t *testing.T) {
 	c := newClock()
 	l := newState(func() time.Time {
-		c.run(2 * timeout) // frozen right before it reads the clock
+		c.run(2 * timeout) // the process is frozen right before it reads the clock
 		return c.now()
 	})
 	l.begin(session, timeout, c.now())

@@ -36,7 +36,8 @@ func TestTLS(t *testing.T) {
 		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
 		config := &tls.Config{RootCAs: ca.Pool}
 
-		// By name, which the bare client replaces by an address that no certificate has.
+		// The server is given by name. The bare client would replace the name by an address that no
+		// certificate has.
 		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, wire.WithTLS(config))
 		call(t, conn, 2*time.Second)
 		if !conn.Alive(conn.SessionID()) {
@@ -46,7 +47,7 @@ func TestTLS(t *testing.T) {
 			t.Error("the caller's config was changed")
 		}
 
-		// By address, with the name in the config.
+		// The server is given by address, and the config has its name.
 		named := config.Clone()
 		named.ServerName = "localhost"
 		call(t, connect(t, v, 4*time.Second, []string{"127.0.0.1:" + port(t, server.TLSAddr)}, wire.WithTLS(named)), 2*time.Second)

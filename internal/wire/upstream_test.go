@@ -121,7 +121,7 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 				}
 			})
 		}
-		test.Within(t, 5*time.Second, "Close", conn.Close) // the event channel ends with it, which the cleanup waits for
+		test.Within(t, 5*time.Second, "Close", conn.Close) // the cleanup waits for the end of the event channel, which Close ends
 		test.Within(t, 5*time.Second, "a second Close", conn.Close)
 		test.Within(t, 5*time.Second, "the calls under way", readers.Wait)
 		if e := <-watch; e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrClosing) {
@@ -326,7 +326,7 @@ func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 			t.Errorf("%d names, %v", len(names), err)
 		}
 		// The server closes the connection when it has read the length. The bare client may still
-		// be writing, and returns that error.
+		// be writing then, and returns the error of its write.
 		_, err = connect().Set(dir, make([]byte, 1100<<10), -1)
 		if err == nil || !bare && !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("a request of 1.1 MiB: %v", err)

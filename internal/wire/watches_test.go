@@ -506,7 +506,7 @@ func TestADroppedWatch(t *testing.T) {
 		other, err := conn.WatchNodes([]string{path}, "")
 		must(t, err)
 		w.Drop()
-		watched(2) // it stays there for the next, while the node is watched
+		watched(2) // the watch remains for the next waiter, while the node is watched
 		w, err = conn.WatchChildren(path)
 		must(t, err)
 		must(t, errOf(witness.Create(path+"/child", nil, 0, open)))

@@ -27,7 +27,7 @@ type fakeServer struct {
 	network    *memnet.Network
 	listener   net.Listener
 	handshakes atomic.Int64
-	zxid       atomic.Int64 // that the last handshake states
+	zxid       atomic.Int64 // the zxid in the last handshake
 	wg         sync.WaitGroup
 
 	// welcome answers the nth handshake, and answer the requests of the nth connection. If one is
@@ -484,7 +484,7 @@ func TestMarksOnAnOldServer(t *testing.T) {
 			}
 			if want == 1 {
 				<-removed
-				if _, _, err := conn.Exists("/"); err != nil { // its answer comes behind that one
+				if _, _, err := conn.Exists("/"); err != nil { // its answer comes behind the answer to RemoveWatches
 					t.Fatal(err)
 				}
 			}

@@ -55,7 +55,7 @@ func TestFailedWrites(t *testing.T) {
 		got := make(chan error, 1)
 		go func() {
 			for {
-				// It may be sent at the same time as the packet whose write fails, and is then
+				// The call may be sent at the same time as the packet whose write fails. Then it is
 				// lost.
 				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || conn.IsClosed() {
 					got <- err
@@ -110,7 +110,7 @@ func TestFailedWrites(t *testing.T) {
 type clog struct {
 	net.Conn                 // the client's end
 	shut, open chan struct{} // closed, one after the other
-	over       chan struct{} // the client has closed it
+	over       chan struct{} // closed when the client has closed the connection
 	once       sync.Once
 }
 
@@ -172,13 +172,13 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				var told monitor
 				conn.Monitored(func() Monitor { return &told })
 				close(pipe.shut)
-				conn.Get("/") // read by the clog, which was waiting for it
+				conn.Get("/") // the clog was waiting for this request, and reads it
 				var waiting sync.WaitGroup
 				for range c.waiting {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
 				}
 				time.Sleep(time.Millisecond)                                       // virtual: they wait
-				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the client gives the write up
+				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the write of the client times out
 				began := time.Now()
 				done := make(chan error)
 				go func() { done <- conn.Close() }()

@@ -17,7 +17,7 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 		delay   time.Duration
 		actions []proxy.Action
 	}{
-		{200 * time.Millisecond, []proxy.Action{proxy.CutOnSend}}, // back before it is committed
+		{200 * time.Millisecond, []proxy.Action{proxy.CutOnSend}}, // the client is connected again before the create is committed
 		{0, []proxy.Action{proxy.CutOnSend, proxy.CutAfterCommit}},
 	} {
 		t.Run(fmt.Sprintf("commits take %v", c.delay), func(t *testing.T) {

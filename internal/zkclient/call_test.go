@@ -72,8 +72,8 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-// A multi that fails has the error of the operation that failed, not of the others, which were
-// rolled back.
+// A multi that fails has the error of the operation that failed, and not the errors of the other
+// operations, which were rolled back.
 func TestMultiReportsTheOperationThatFailed(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

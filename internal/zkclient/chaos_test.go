@@ -114,8 +114,8 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 				try := newClaimTry(l.client, []Claim{l.want(2)})
 				l.Refuse()
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-				// Claim waits for a connection; a create that it sends at the moment the connection
-				// is lost is queued like this one.
+				// Claim itself waits for a connection. But a create that Claim sends at the moment
+				// when the connection is lost is queued like this create.
 				call := make(chan answer[results], 1)
 				go func() {
 					made, err := try.send()
@@ -145,7 +145,7 @@ func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
 		path := l.path(l.claim(t, 1)[0])
 		l.Refuse()
 		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-		call := async(func() error { return l.conn.Delete(path, -1) }) // sent at the moment the connection is lost
+		call := async(func() error { return l.conn.Delete(path, -1) }) // sent at the moment when the connection is lost
 		v.Expire(t, l.conn)
 		must(t, l.Accept())
 		err := result(t, 15*time.Second, "carried over", call)

@@ -168,7 +168,7 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 
 func TestACanceledClaimLeavesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(*line) *proxy.Fault // fires when the test cancels the claim
+		prepare func(*line) *proxy.Fault // the test cancels the claim when this fault fires
 		then    func(*line)
 	}{
 		"its reply is late":   {func(l *line) *proxy.Fault { return l.Next(proxy.CreateOp, proxy.HoldReply) }, nil},

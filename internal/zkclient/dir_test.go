@@ -116,7 +116,7 @@ func TestMakeDirSurvivesALostConnection(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		for i, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-			for n := 1; n <= 3; n++ { // the create that finds no parent, that of the parent, and the first one again
+			for n := 1; n <= 3; n++ { // the create that finds no parent, the create of the parent, and the first create again
 				f := l.Nth(proxy.MkdirOp, n, action)
 				path := fmt.Sprintf("%s/%d-%d/a", l.dir, i, n)
 				must(t, l.client.MakeDir(within(t, 20*time.Second), path, open))
@@ -172,7 +172,7 @@ func TestMakeLeafAndNode(t *testing.T) {
 		l.stays(t, l.dir+"/n")
 		must(t, l.client.MakeNode(ctx, l.dir+"/p/q", nil, open))
 		must(t, l.witness.Delete(l.dir+"/p/q", -1))
-		l.reaped(t, l.dir+"/p") // a parent that was missing
+		l.reaped(t, l.dir+"/p") // a parent that MakeNode has created
 		ephemeral := l.path(l.claim(t, 1)[0])
 		mustBe(t, l.client.MakeDir(ctx, ephemeral+"/x", open), zk.ErrNoChildrenForEphemerals)
 		if err := l.client.MakeDir(ctx, l.dir+"/no-acl", nil); !errors.Is(err, zk.ErrInvalidACL) {
@@ -195,7 +195,7 @@ func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
 			})
 			fired(t, hold)
 			closed := async(func() error { l.conn.Close(); return nil })
-			hold.Release() // concurrently with the Close, and not ordered after it, which would hide the race
+			hold.Release() // concurrently with Close: to wait for Close would hide the race
 			must(t, result(t, 10*time.Second, "close", closed))
 			if err := result(t, 10*time.Second, "make", made); err != nil { // the reply may have been faster
 				mustBe(t, err, ErrClosed)

@@ -49,7 +49,7 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 		if n := l.Seen(proxy.CheckOp); n != 0 {
 			t.Errorf("%d heartbeats, and no lease keeps the session", n)
 		}
-		l.claim(t, 1) // a quorum request, as each lock sends one: the packets before it prove nothing
+		l.claim(t, 1) // sends a quorum request, as each lock does: without it the earlier packets prove nothing
 		one, lost := l.keep(t)
 		two, _ := l.keep(t)
 		l.seen(t, proxy.CheckOp, 3)

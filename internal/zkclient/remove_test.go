@@ -53,8 +53,8 @@ func TestRemoveTellsThatANodeWasGone(t *testing.T) {
 	})
 }
 
-// One of three nodes is gone, and the first delete of all is lost. The second finds a node missing,
-// which does not mean that the first succeeded.
+// One of three nodes is gone, and the first delete of all nodes is lost. The second delete finds a
+// node missing. That does not mean that the first delete succeeded.
 func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		worn := l.claim(t, 1)
-		worn[0].Seq = 1 << 30 // the delete goes by the name
+		worn[0].Seq = 1 << 30 // the delete uses only the name
 		other := l.claim(t, 1)
 		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: worn})))
 		test.Eventually(t, 5*time.Second, "the directory was asked for", func() bool { return l.Seen(proxy.DeleteOp) == 2 })
@@ -197,7 +197,7 @@ func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
 				must(t, err)
 				made, _, err := l.client.Claim(within(t, 20*time.Second), l.sess, claims...)
 				must(t, err)
-				made[worn].Nodes[0].Seq = 1 << 30 // the delete goes by the name
+				made[worn].Nodes[0].Seq = 1 << 30 // the delete uses only the name
 				must(t, l.client.RemoveNow(l.sess, Removal{Dir: claims[0].Dir, Nodes: made[0].Nodes}, Removal{Dir: claims[1].Dir, Nodes: made[1].Nodes}))
 				for i, claim := range claims {
 					exists, dir, err := l.witness.Exists(claim.Dir)
@@ -211,8 +211,8 @@ func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
 	}
 }
 
-// Without READ on its node the client cannot check the node. The refusal means that the node
-// exists.
+// Without READ on its node the client cannot check the node. The server's refusal of the check
+// means that the node exists.
 func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		for rights, acl := range map[string][]zk.ACL{"all rights": open, "no READ": zk.WorldACL(zk.PermAll &^ zk.PermRead)} {

@@ -213,7 +213,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 					}
 				})
 			}
-			fired(t, hold) // the first hundred callers give up before the watch is set
+			fired(t, hold) // the first hundred callers are canceled before the watch is set
 			cancel()
 			wg.Wait()
 			if round == 0 {
