@@ -195,7 +195,7 @@ func authenticate(who []ident, scheme string, secret []byte) ([]ident, bool) {
 	return who, false
 }
 
-// hideDigests returns the ACL as a client sees it that may read but not change it.
+// hideDigests returns the ACL as a client sees it that may read the ACL, but not change it.
 func hideDigests(list []acl) []acl {
 	hidden := slices.Clone(list)
 	for i, a := range hidden {

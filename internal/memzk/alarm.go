@@ -21,7 +21,7 @@ func (a *alarm) at(due time.Duration) {
 	}
 	a.stop()
 	a.set, a.due = true, due
-	a.e.running.Add(1) // until it has rung or is stopped
+	a.e.running.Add(1) // until the alarm has rung or is stopped
 	in := due - a.e.now()
 	if a.timer == nil {
 		a.timer = time.AfterFunc(in, a.ring)
@@ -49,7 +49,7 @@ func (a *alarm) ring() {
 	defer a.e.running.Done()
 	a.e.lock()
 	defer a.e.unlock()
-	// If the alarm was moved after its timer had fired, the new timer rings it again.
+	// If the alarm was moved after its timer had fired, the new timer rings the alarm again.
 	if !a.set || a.e.stopped || a.e.now() < a.due {
 		return
 	}

@@ -26,7 +26,7 @@ type conn struct {
 	session     int64
 	timeout     time.Duration
 	auth        []ident
-	readOnly    bool // the client knows of read-only servers, and expects that flag
+	readOnly    bool // the client knows of read-only servers, and expects their flag in the answer
 	initialized bool // the connect request has arrived
 	established bool // the connect request was answered
 	ready       chan struct{}
@@ -38,7 +38,7 @@ type conn struct {
 	head  int
 
 	out, spare []byte
-	writing    bool // a goroutine writes output, also what is added meanwhile
+	writing    bool // a goroutine writes output, including output that is added meanwhile
 
 	dataPaths, childPaths map[string]struct{}
 
@@ -237,7 +237,7 @@ func (c *conn) wrote() {
 	c.sent++
 	c.m.packetsOut++
 	if c.own() {
-		c.wake <- struct{}{} // has room: the writing goroutine is idle
+		c.wake <- struct{}{} // the channel has room, because the writing goroutine is idle
 	}
 }
 

@@ -15,8 +15,8 @@
 // stops serving. Members without a leader elect one of the members with the longest prefix. No
 // committed transaction is lost, because a majority has received it and a majority elects.
 //
-// The leader times the sessions. Twice a tick each follower reports the sessions that its clients
-// have used, in its answer to the leader's ping.
+// The leader times the sessions. Twice a tick, in its answer to the leader's ping, each follower
+// reports the sessions that its clients have used.
 //
 // # Limits
 //
@@ -27,9 +27,9 @@
 //
 // version.go lists the differences between versions of ZooKeeper that a client can detect. This
 // package differs on purpose in these points:
-//   - Where the order is random in ZooKeeper, it is another order here: of ephemeral nodes deleted
-//     with their session, of a client's identities, of a listing after a real server has read a
-//     snapshot.
+//   - Where an order is random in ZooKeeper, it may be another order here: of ephemeral nodes
+//     deleted with their session, of a client's identities, of a listing after a real server has
+//     read a snapshot.
 //   - The request that servers use among themselves to open a session (-10) is refused.
 //   - /zookeeper/config is empty, also in an ensemble.
 //   - A client may have any number of connections.

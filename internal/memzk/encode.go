@@ -58,7 +58,8 @@ func appendText(b, v []byte) []byte {
 	return appendString(b, string(v))
 }
 
-// hasWide compares bytes for speed: it checks all strings, and hardly any has such a character.
+// hasWide reports whether a string has a character above U+FFFF. It compares bytes, for speed,
+// because it checks all strings and hardly any has such a character.
 func hasWide(v string) bool {
 	for i := range len(v) {
 		if v[i] >= 0xf0 {

@@ -84,14 +84,15 @@ type Ensemble struct {
 	electAlarm alarm
 }
 
-// entry is a transaction and the request that caused it, which may no longer wait.
+// entry is a transaction, and the request that caused it. The client may no longer wait for the
+// answer.
 type entry struct {
 	x *txn
 	r *request
 }
 
-// Start starts an ensemble, which has a leader at once. To use it in a synctest bubble, call Start
-// in that bubble, where its timers belong.
+// Start starts an ensemble, which has a leader at once. To use an ensemble in a synctest bubble,
+// call Start in that bubble, because the timers belong to it.
 func Start(cfg Config) *Ensemble {
 	if cfg.Members < 0 || cfg.Tick < 0 {
 		panic(fmt.Sprintf("memzk: a Config with %d members and a tick of %v", cfg.Members, cfg.Tick))
@@ -338,7 +339,8 @@ func (m *Member) join(leader *Member) {
 }
 
 // usableLeader returns the leader that members can join. That is never a leader that was deposed
-// and has not detected it, even if the newest leader is unreachable: it lacks transactions.
+// and has not detected it, even if the newest leader is unreachable, because a deposed leader lacks
+// transactions.
 func (e *Ensemble) usableLeader() *Member {
 	for _, m := range e.members {
 		if m.role == leading && m.epoch == e.epoch && m.usable() {
@@ -348,7 +350,8 @@ func (e *Ensemble) usableLeader() *Member {
 	return nil
 }
 
-// seek makes members without a leader join or elect one, whenever that may have become possible.
+// seek is called whenever members without a leader may have become able to join or elect a leader.
+// It makes them do that.
 func (e *Ensemble) seek() {
 	if e.stopped || len(e.members) == 1 {
 		return

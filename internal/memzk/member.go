@@ -19,8 +19,8 @@ const (
 	leading
 )
 
-// How long a member without a leader needs to find one, and how long an election takes, if the
-// members reach each other. Real servers wait 200 ms for a better vote.
+// These are the times that a member without a leader needs to find a leader, and that an election
+// takes, if the members reach each other. Real servers wait 200 ms for a better vote.
 const (
 	joinDelay     = 200 * time.Millisecond
 	electionDelay = 200 * time.Millisecond
@@ -55,7 +55,7 @@ type Member struct {
 	touched     map[int64]time.Duration // sessions in use since the last ping, with their timeouts
 	outbox      []func(leader *Member)  // requests that wait until the leader can be reached
 	syncs       []*request
-	heard       time.Duration // when it and its leader last exchanged a packet, while they cannot
+	heard       time.Duration // while it and its leader cannot exchange packets: when they last did
 
 	// State of a leader.
 	tracker   *tracker
@@ -63,7 +63,7 @@ type Member struct {
 	contact   time.Duration // when it last sent a proposal
 	zxid      int64
 	followers map[*Member]bool
-	gone      map[*Member]time.Duration // followers that have left, and when an unreachable leader detects it
+	gone      map[*Member]time.Duration // followers that have left an unreachable leader, and when the leader detects that
 	stalled   []*request                // requests that wait for a majority
 	sweep     []string                  // containers to delete
 
@@ -100,9 +100,9 @@ func (e *Ensemble) newMember(id int) *Member {
 // ID returns the member's number; the first is 1.
 func (m *Member) ID() int { return m.id }
 
-// Serve accepts clients until the listener is closed. Ensemble.Stop closes it, also if Serve is
-// called after Stop. While the process has no free file descriptor Serve retries, as a real server
-// does.
+// Serve accepts clients until the listener is closed. Ensemble.Stop closes the listener, also if
+// Serve is called after Stop. While the process has no free file descriptor Serve retries, as a
+// real server does.
 func (m *Member) Serve(l net.Listener) error {
 	e := m.e
 	e.lock()
@@ -173,7 +173,7 @@ func (m *Member) ServeConn(nc net.Conn) {
 // serves reports whether clients are answered: a member without a leader closes their connections.
 func (m *Member) serves() bool { return m.alive && m.role != looking }
 
-// usable reports whether other members can reach it.
+// usable reports whether other members can reach this member.
 func (m *Member) usable() bool { return m.alive && !m.paused && !m.isolated }
 
 func (m *Member) dropClients() {
@@ -234,7 +234,7 @@ func (m *Member) leave() {
 	case following:
 		switch {
 		case !leader.followers[m]:
-		case silent.set && (m.isolated || leader.isolated): // the end of their connection does not arrive
+		case silent.set && (m.isolated || leader.isolated): // the leader and the follower do not detect the end of their connection
 			leader.gone[m] = silent.due
 			leader.goneAlarm.before(silent.due)
 		default:
@@ -342,7 +342,7 @@ func (m *Member) Resume() {
 	m.applyDue()
 	for c := range m.conns {
 		if !c.initialized {
-			c.active = e.now() // it is accepted only now
+			c.active = e.now() // the connection is accepted only now
 		}
 		m.setIdleAlarm(c)
 	}
@@ -538,7 +538,7 @@ func (m *Member) hasQuorum() bool {
 }
 
 // watchQuorum is called when the followers of a leader have changed. A leader checks once a tick
-// whether it has enough.
+// whether it has enough followers.
 func (m *Member) watchQuorum() {
 	if m.role != leading || m.paused {
 		return
@@ -621,8 +621,8 @@ func (m *Member) closeIdle() {
 	}
 }
 
-// setContainerAlarm sets the time at which a leader next deletes containers and nodes with a time
-// to live, while there are any.
+// setContainerAlarm sets the alarm for the next deletion of containers and nodes with a time to
+// live, if there are such nodes.
 func (m *Member) setContainerAlarm() {
 	if m.role != leading || len(m.tree.containers) == 0 || m.containerAlarm.set {
 		return

@@ -108,7 +108,7 @@ func (m *Member) process(r *request) {
 	}
 	x, code := m.prepare(r)
 	if code != jute.CodeOK {
-		// The request could not be decoded, and is not a transaction.
+		// The request could not be decoded, so it is not a transaction.
 		kind := jute.OpError
 		if r.op == jute.OpMulti && !m.e.behavior.wholeRequests {
 			kind = jute.OpMulti // ZooKeeper detects this when it has begun its answer
@@ -203,7 +203,7 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 	o := readOp(&d, r.op)
 	if d.Failed() {
 		if isCreate(r.op) && !d.Bad {
-			// The flags are checked before the path is missed.
+			// ZooKeeper checks the flags first, and then whether there is a path.
 			if code := draft.flags(o.flags, o.ttl); code != jute.CodeOK {
 				x.code = code
 				return x, jute.CodeOK
@@ -230,7 +230,7 @@ func (m *Member) garbled(r *request, x *txn, d *jute.Decoder) (*txn, int32) {
 	}
 	x.code = jute.CodeMarshalling
 	if !d.Bad && (r.op == jute.OpSetData || r.op == jute.OpSetACL || r.op == jute.OpCheck) {
-		x.code = jute.CodeBadArguments // these check the path first
+		x.code = jute.CodeBadArguments // these operations check the path first
 	}
 	return x, jute.CodeOK
 }
@@ -302,7 +302,7 @@ func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int
 	ops, ok := m.readMulti(r.body)
 	if !ok {
 		if len(ops) > 0 && ops[len(ops)-1].noACL {
-			// ZooKeeper fails before it takes a zxid.
+			// ZooKeeper fails here before it takes a zxid.
 			return nil, jute.CodeMarshalling
 		}
 		return whole, jute.CodeOK
@@ -341,8 +341,9 @@ func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int
 	return x, jute.CodeOK
 }
 
-// readMulti returns the operations. If an operation cannot be decoded, it returns the operations
-// before it, and includes that operation if its ACL is at fault.
+// readMulti returns the operations. If an operation cannot be decoded, readMulti returns the
+// operations before that operation. If only its ACL cannot be decoded, the result includes the
+// operation.
 func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 	d := jute.Decoder{Rest: body}
 	for {
@@ -805,7 +806,7 @@ func readMultiRead(d *jute.Decoder) (ops []op, ok bool) {
 		}
 		switch kind {
 		case jute.OpGetData, jute.OpGetChildren:
-			// ZooKeeper does not set the watch that this may ask for.
+			// The read may ask for a watch, which ZooKeeper does not set here.
 			o := op{kind: kind, path: d.Text()}
 			o.noPath, d.Null = d.Null, false
 			ops = append(ops, o)

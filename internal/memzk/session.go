@@ -74,7 +74,8 @@ func (t *tracker) setOwner(id int64, owner *Member) {
 	}
 }
 
-// due marks the expired sessions that satisfy such as closing, and returns them in random order.
+// due marks as closing the expired sessions for which the function such returns true. It returns
+// these sessions in random order.
 func (t *tracker) due(now time.Duration, such func(id int64) bool, random *rand.Rand) []int64 {
 	var ids []int64
 	for id, s := range t.sessions {
@@ -98,7 +99,8 @@ func (t *tracker) next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// password returns a session's password. All members compute the same, and no client can guess it.
+// password returns a session's password. All members compute the same password, and no client can
+// guess it.
 func (e *Ensemble) password(id int64) (p [16]byte) {
 	r := rand.New(rand.NewPCG(e.secret, uint64(id)))
 	for i := 0; i < len(p); i += 8 {

@@ -20,7 +20,7 @@ const otherWord = "written by hand"
 // requests records the requests to release that the nemesis has made.
 type requests struct {
 	made  map[string]bool  // claims with a node that may have been asked, see asking
-	since map[string]int64 // by the path of a node that contains a request: since when it certainly does
+	since map[string]int64 // by the path of a node that contains a request: since when the node certainly contains it
 }
 
 func newRequests() requests {
@@ -53,10 +53,10 @@ func (l *ledger) wasAsked(s *stay) bool {
 	return false
 }
 
-// unheardOf returns a node of the hold that contains a request, if nothing breaks and the holder,
-// who called ReleaseRequested before since, must have been notified; or "". If a right was missing,
-// the holder is notified after a recheck: the first after five seconds, each later one about twice
-// as late as the one before.
+// unheardOf returns a node of the hold that contains a request, if nothing breaks and the holder
+// must have been notified; or "". The holder called ReleaseRequested before the time since. If a
+// right was missing, the holder is notified after a recheck: the first after five seconds, each
+// later one about twice as late as the one before.
 func (w *world) unheardOf(s *stay, since int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +81,8 @@ func (w *world) unheardOf(s *stay, since int64) string {
 	return ""
 }
 
-// listens checks the ReleaseRequested that was called at since against the requests.
+// listens compares the result of ReleaseRequested, which was called at the time since, with the
+// requests.
 func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	if !open(requested) {
 		t.count("asked")
@@ -115,7 +116,7 @@ func (n *nemesis) scribble() {
 	how := n.random.IntN(6)
 	n.writing(node)
 	if how > 1 {
-		defer n.asking(node)(false) // done matters only for leaders, and none is among the lockers
+		defer n.asking(node)(false) // the argument matters only for leaders, and none is among the lockers
 	}
 	n.say("ask", "%s is written to, in way %d", node, how)
 	clean := true // no other client writes into the node

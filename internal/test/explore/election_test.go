@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// election is a candidate. Half of all terms are terms of Run: its function returns when the worker
-// releases the term, or continues when the term is lost, and then Run is canceled.
+// election is a candidate. Half of all terms are terms of Run. The function of Run returns when the
+// worker releases the term. If the term is lost, the function continues, and then Run is canceled.
 func election(world *world, e *leader.Election, path string) *lock {
 	return &lock{
 		path: path, dir: path, election: e,
@@ -113,7 +113,7 @@ type viewer struct {
 	host *host
 	path int
 	seen position // the largest position that was current
-	left bool     // after that there was no leader
+	left bool     // after the position seen, a view showed no leader
 
 	mu   sync.Mutex
 	last shown
@@ -237,8 +237,8 @@ func (v *viewer) shows(p position) bool {
 	return v.last.current && !v.last.asked && v.last.position == p
 }
 
-// lastWords: when all faults have ended, all viewers of a path must see what a leader proclaims,
-// and then that there is no leader. Views may be skipped, but never the last.
+// lastWords is called when all faults have ended. It checks that all viewers of a path see what a
+// leader proclaims, and then that there is no leader. Views may be skipped, but never the last.
 func (w *world) lastWords(path int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -352,8 +352,8 @@ func (l *ledger) former(path string) (former []finding) {
 }
 
 // stale returns the views that were current for longer than a session timeout after another
-// candidate was granted the lead, or after a Proclaim had returned: a quorum must have shown that
-// by then. A view without a leader is stale if a leader has led for that long.
+// candidate was granted the lead, or after a Proclaim had returned: by then a quorum must have
+// shown the change. A view without a leader is stale if a leader has led for that long.
 func (l *ledger) stale(path string, timeout time.Duration) (stale []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -429,7 +429,7 @@ type saying struct {
 	at int64
 }
 
-// candidates counts the candidates and leaders. Without any there is no leader.
+// candidates counts the candidates and leaders. If the count is 0, there is no leader.
 func (l *ledger) candidates(path string, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -496,7 +496,8 @@ func (l *ledger) asking(node string) (after func(done bool)) {
 	}
 }
 
-// isAsked reports whether a hold that began at least ago before now was asked at least ago before.
+// isAsked reports whether the hold began, and was asked to release, at least the duration ago
+// before now.
 func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -506,7 +507,7 @@ func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 
 // tolerated reports whether a call at some paths, made at an instant, may return the error: the
 // kind of the world allows it, or a right was missing meanwhile. Callers share a watch that is
-// being set, so a call right after that may share the refusal.
+// being set, so a call that begins right after the right was restored may share an earlier refusal.
 func (w *world) tolerated(called int64, err error, paths ...string) bool {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return slices.ContainsFunc(paths, func(path string) bool { return w.isForbidden(path, called-int64(w.hearing())) }) && strings.Contains(err.Error(), ": it takes ")
@@ -514,7 +515,7 @@ func (w *world) tolerated(called int64, err error, paths ...string) bool {
 	return err != nil && w.kind.tolerates != nil && w.kind.tolerates(err)
 }
 
-// tolerated is tolerated for a call on the hold.
+// tolerated is like world.tolerated, for a call on the hold.
 func (t *tenure) tolerated(err error) bool {
 	return t.world.tolerated(t.stay.Acquired, err, t.lock.paths()...)
 }

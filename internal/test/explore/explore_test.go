@@ -37,7 +37,7 @@ type campaign struct {
 	tally   map[string]int
 	faults  map[string]int
 	worlds  map[string]int // by kind
-	struck  map[string]int // of these, the worlds in which the strike has happened
+	struck  map[string]int // by kind, the worlds in which the strike has happened
 }
 
 func fromEnv(t *testing.T) *campaign {

@@ -27,16 +27,17 @@ type kind struct {
 var kindsOfWorlds = []kind{
 	// Many callers of one process share a node or hand it on, and are soon canceled.
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck, fault: "plucked"},
-	// The same without faults, so that leftovers remain.
+	// Many such callers without faults, so that nodes that the library has left behind remain.
 	{name: "crowded and rash", flavors: shared, bend: rash},
-	// The same without faults, except that nodes are deleted.
+	// Many such callers without faults, except that nodes are deleted.
 	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// Few callers of one process share a node or hand it on, and mostly do not wait for a loss:
 	// later callers may find that the node is gone.
 	{name: "sparse and calm", flavors: shared, bend: sparse, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// All faults at once, in a large world.
 	{name: "wide"},
-	// No faults: a waiter that waits although it is its turn, a hold that is lost without a reason.
+	// No faults. This finds a waiter that waits although it is its turn, and a hold that is lost
+	// without a reason.
 	{name: "quiet", flavors: exclusive, bend: quiet},
 	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
 	// The events of a waiter's own node, its session and its blockers, in any order.
@@ -53,11 +54,11 @@ var kindsOfWorlds = []kind{
 	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve, fault: "halved claim"},
 	// Servers that lag behind the previous server.
 	{name: "behind", bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
-	// A connection to a server that the others have dropped.
+	// A connection to a server that the other servers have dropped.
 	{name: "deaf", bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
 	// The same with a late answer to a heartbeat: packets sent meanwhile prove nothing.
 	{name: "withheld", bend: isolated, strike: (*nemesis).withhold, fault: "withheld"},
-	// Ready goroutines wait for a processor: a hold that is lost without a reason.
+	// Ready goroutines wait for a processor. This finds a hold that is lost without a reason.
 	{name: "busy and calm", bend: busy, strike: (*nemesis).stall, fault: "stalled", calm: true},
 	// A holder that is cut off, and counts from an instant that is too late.
 	{name: "cut off", bend: distant, strike: (*nemesis).part, fault: "part"},
@@ -65,7 +66,8 @@ var kindsOfWorlds = []kind{
 	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear, fault: "born"},
 	// A holder that reconnects to members that grant other session timeouts.
 	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant, fault: "moved"},
-	// The same with quick reconnects: a hold that is lost without a reason.
+	// A holder that reconnects quickly to such members. This finds a hold that is lost without a
+	// reason.
 	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, fault: "cut", calm: true},
 	// A holder that reconnects to a leader that the others have dropped.
 	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose, fault: "deposed"},
@@ -86,7 +88,8 @@ var kindsOfWorlds = []kind{
 	{name: "together and calm", bend: func(p *plan, r *rand.Rand) { several(p, r); calm(p, r) }, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// A single worker, whose directories are deleted and created.
 	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
-	// A turn that comes at one lock, and ends before it comes at the other.
+	// A caller of two locks whose turn comes at one lock, and ends before its turn comes at the
+	// other lock.
 	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink, fault: "shrunk"},
 	// Permits whose nodes are deleted one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck, fault: "plucked"},
@@ -118,7 +121,7 @@ var exclusive = []string{
 	"reentrant, observed", "leader",
 }
 
-// lockers are all but the elections, in whose nodes the leader writes, too.
+// lockers are all flavors except the elections, because a leader writes into its own node.
 var lockers = []string{
 	"rwlock", "reentrant", "semaphore", "rwlock with handoff", "reentrant, observed",
 	"rwlock with handoff, observed",
@@ -161,7 +164,7 @@ func narrow(p *plan, r *rand.Rand) {
 // quiet is a narrow world without faults, in which each caller waits until it holds.
 func quiet(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.hands, p.quiet, p.seldom = 0, true, math.MaxInt // from one lock it is unknown how long the callers ahead hold several locks
+	p.hands, p.quiet, p.seldom = 0, true, math.MaxInt // the history of one lock does not show how long the callers ahead hold several locks
 	p.workers = 1 + r.IntN(5)
 	p.stay = between(r, 10*time.Millisecond, 3*time.Second)
 }
@@ -254,8 +257,8 @@ func several(p *plan, r *rand.Rand) {
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
 }
 
-// calmCrowd: a series of handoffs, or of readers, lasts long enough to be notified of its node's
-// deletion.
+// calmCrowd: a series of handoffs, or of readers, lasts long enough for its holders to be notified
+// that the node was deleted.
 func calmCrowd(p *plan, r *rand.Rand) {
 	crowded(p, r)
 	calm(p, r)
@@ -302,8 +305,8 @@ func strewn(p *plan, r *rand.Rand) {
 	p.rest = between(r, 10*time.Millisecond, 500*time.Millisecond)
 }
 
-// forbidden is a narrow world in which half of all holders verify. In one of three, requests and
-// replies are lost, too.
+// forbidden is a narrow world in which half of all holders verify. In one of three such worlds,
+// requests and replies are lost, too.
 func forbidden(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hands, p.proofs, p.seldom, p.reigns = 0, 2, math.MaxInt, 2
@@ -353,8 +356,8 @@ func resizing(p *plan, r *rand.Rand) {
 	p.resizes, p.often, p.members = true, true, 3
 }
 
-// mingled is a narrow world in which many wait for few permits, and one in four holds outlasts
-// several sessions.
+// mingled is a narrow world in which many callers wait for few permits, and one in four holds
+// outlasts several sessions.
 func mingled(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hosts, p.workers, p.long, p.seldom = 3, 5+r.IntN(4), 4, math.MaxInt

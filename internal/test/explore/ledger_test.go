@@ -217,8 +217,9 @@ func (l *ledger) overtaken(path string) (late []finding) {
 
 func excludes(a, b history.Kind) bool { return a == history.Exclusive || b == history.Exclusive }
 
-// enter records a hold whose acquiring call has just returned. With ask it compares the hold with
-// all others inside: of two that exclude each other, one must report that it is not held.
+// enter records a hold whose acquiring call has just returned. If ask is set, it compares the hold
+// with all other holds inside: of two holds that exclude each other, one must report that it is not
+// held.
 func (l *ledger) enter(s *stay, ask bool) {
 	for _, s := range s.all() {
 		l.enterOne(s, ask)
@@ -302,8 +303,8 @@ func (l *ledger) isTainted(s *stay) bool {
 // lastNumber is the sequence number from which on the numbers of a directory may repeat.
 const lastNumber = 1<<31 - 1<<20
 
-// leave is called right before a call that may end the hold, and the returned function after it:
-// held means that the call proves that the lock was held when it began.
+// leave is called right before a call that may end the hold, and the returned function right after
+// the call. held means that the call proves that the lock was held when the call began.
 func (l *ledger) leave(s *stay) (after func(held bool)) {
 	var all []func(bool)
 	for _, s := range s.all() {
@@ -337,7 +338,7 @@ func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 }
 
 // takeAway is called before the nemesis ends holds at the server, and returns the stays. From then
-// on the next waiter may hold before the old holder can be notified, which no lock can prevent.
+// on the next waiter may hold before the old holder can be notified. No lock can prevent that.
 func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -392,9 +393,9 @@ func (l *ledger) hear(session int64, granted time.Duration) {
 }
 
 // expired is called when a session has expired, with the timeout that the leader applied. If that
-// is shorter than all timeouts that the host has received, a member has granted it in a handshake
-// whose answer was lost or is under way: no holder can detect that loss in time. A waiter is
-// notified of the expiry later, because each event takes time.
+// timeout is shorter than all timeouts that the host has received, a member has granted it in a
+// handshake whose answer was lost or is under way. No holder can detect the loss in time then. A
+// waiter is notified of the expiry later, because each event takes time.
 func (w *world) expired(session int64, counted time.Duration) {
 	w.ledger.mu.Lock()
 	heard := w.heard[session]

@@ -28,7 +28,7 @@ type lock struct {
 	members   func(ctx context.Context) ([]zklocks.Member, error)
 	election  *leader.Election              // nil: another recipe
 	part      func(w *worker) (*part, bool) // as a part of several locks that are acquired together
-	beside    []string                      // the paths of the other locks, if it is several
+	beside    []string                      // if this stands for several locks: the paths of the others
 }
 
 // paths returns the paths of all its locks.
@@ -46,7 +46,7 @@ type grip struct {
 	after     func()                                       // called at the end; may be nil
 	parts     []*part                                      // parts of a hold on several locks, except the first
 	inner     *part                                        // the part that can be entered again; may be nil
-	beside    string                                       // distinguishes its path from the path of holds that it does not exclude, see mixed
+	beside    string                                       // added to the path, if there are holds at the path that this hold does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
@@ -88,8 +88,8 @@ var flavors = []flavor{
 // besides follows the path of holds that exclude only each other, see mixed.
 const besides = "#mutex"
 
-// mixed is a read/write lock and a mutex in one directory. The mutex ignores the readers, and they
-// ignore it, so its holds are compared only with each other.
+// mixed is a read/write lock and a mutex in one directory. The mutex ignores the readers, and the
+// readers ignore the mutex. So the mutex's holds are compared only with each other.
 func mixed(m *rwlock.RWMutex, alone *reentrant.Mutex, path string) *lock {
 	both, single := rw(m, path), mutex(alone, path)
 	return &lock{
@@ -344,7 +344,7 @@ func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string,
 }
 
 // resizeBy sets another number. If the call fails, the number may be stored at any time from then
-// on; the next write that is answered prevents that, if it names the version that it replaces. A
+// on; the next answered write prevents that, if that write names the version that it replaces. A
 // number that the server refuses is not stored.
 func (w *world) resizeBy(ctx context.Context, path string, to int, versioned bool, by func() error) error {
 	select {

@@ -137,7 +137,7 @@ func (n *nemesis) close(h *host) {
 	c.closed = true
 	c.mu.Unlock()
 	if !closed {
-		_ = c.conn.Close()                                         // there may be no server to answer
+		_ = c.conn.Close()                                         // fails if no server answers
 		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the host has no connection
 		h.connect()
 	}

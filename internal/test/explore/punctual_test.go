@@ -9,7 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// A visit is an acquisition and what determines its earliest grant. A downgrade begins another.
+// A visit is an acquisition, and what determines its earliest grant. A downgrade begins another
+// visit.
 type visit struct {
 	kind                       history.Kind
 	permits                    int
@@ -37,7 +38,7 @@ func (l *ledger) late(path string) (late []finding) {
 	defer l.mu.Unlock()
 	visits := l.visits[path]
 	for _, w := range visits {
-		if w.called == 0 { // downgraded: it did not wait
+		if w.called == 0 { // a downgraded hold, which did not wait
 			continue
 		}
 		var ahead []*visit

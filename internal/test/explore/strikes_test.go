@@ -94,7 +94,8 @@ func (n *nemesis) hold(h *host) (heard func()) {
 	return f.Cancel
 }
 
-// doomBy is doom with a way to deafen a host; if that returns nil, nothing happens.
+// doomBy is doom, with a function that deafens a host. If the function returns nil, doomBy does
+// nothing.
 func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	h := n.host()
 	heard := deafen(h)
@@ -218,7 +219,7 @@ func (n *nemesis) halve() {
 }
 
 // newest returns the last claim of a session: its nodes are the session's last nodes in their
-// directories. It returns nothing if that is true of several claims.
+// directories. If that is true of several claims, newest returns nothing.
 func (n *nemesis) newest(session int64) (claim []standing) {
 	claims := make(map[string][]standing)
 	last := make(map[string]string)
@@ -272,7 +273,7 @@ func (n *nemesis) deafen() {
 	session := h.client().conn.Client().SessionID()
 	m := n.ensemble.Connected()[session]
 	if m == nil || m == n.ensemble.Leader() {
-		time.Sleep(n.session / 4) // virtual: another may hold by then
+		time.Sleep(n.session / 4) // virtual: another caller may hold by then
 		return
 	}
 	var d time.Duration
@@ -308,7 +309,7 @@ func (n *nemesis) withhold() {
 	session := h.client().conn.Client().SessionID()
 	m := n.ensemble.Connected()[session]
 	if m == nil || m == n.ensemble.Leader() {
-		time.Sleep(n.session / 4) // virtual: another may hold by then
+		time.Sleep(n.session / 4) // virtual: another caller may hold by then
 		return
 	}
 	f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
@@ -397,7 +398,7 @@ func (n *nemesis) bear() {
 }
 
 // regrant makes a holder connect to several members that grant different session timeouts, and then
-// cuts it off. Mostly it first restarts a member with other limits.
+// cuts the holder off. Mostly it first restarts a member with other limits.
 func (n *nemesis) regrant() {
 	if !n.chance(3) {
 		n.limit(n.member())
@@ -450,8 +451,8 @@ func (n *nemesis) regrantAtOnce() {
 	time.Sleep(3 * time.Second / 2) // virtual: a client whose next cut comes within a second pauses
 }
 
-// move makes a host reach only one member, until some time after it has connected to it, or
-// sometimes for too short a time to connect.
+// move makes a host reach only one member, until some time after the host has connected to that
+// member. Sometimes the time is too short to connect.
 func (n *nemesis) move(h *host, to *memzk.Member) {
 	n.say("moved", "%s: reaches only member %d", h.name, to.ID())
 	for _, m := range n.ensemble.Members() {
@@ -800,7 +801,7 @@ func (n *nemesis) forbid() {
 	_, err := zkc.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
 	if err != nil {
 		restored()
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the node does not exist at the moment
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the node does not exist during this time
 		return
 	}
 	n.say("forbidden", "%s: without the rights %#x for %v", path, missing, d)

@@ -71,7 +71,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 	if s := r.election.Status(); s.State != leader.StateFollower {
 		r.bad("Run has returned, and Status says %v", s.State)
 	}
-	if r.last != nil && (panicked == nil || ctx.Err() == nil) { // a panic replaces the error
+	if r.last != nil && (panicked == nil || ctx.Err() == nil) { // if ctx is canceled, a panic may replace an error that says that the node may remain
 		r.gone(err)
 	}
 	switch {
@@ -150,7 +150,7 @@ func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
 		r.ended, r.failed = time.Now(), err != nil && ctx.Err() == nil
 		t.stay.visit.released, r.called = now, now
 		if r.failed {
-			r.called = 0 // it pauses first
+			r.called = 0 // the next campaign begins only after a pause
 		}
 		if term := r.term.Add(1); !panics && r.world.newsy {
 			failed := r.failed

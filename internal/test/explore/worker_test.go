@@ -39,7 +39,7 @@ func (w *worker) toTry() bool {
 	return w.tries
 }
 
-// slow reports a call that returns more than a moment after it should.
+// slow reports a call that returns more than a moment too late.
 func (w *world) slow(what string, end int64) {
 	if end == 0 {
 		return
@@ -86,8 +86,8 @@ func (w *worker) run() {
 	}
 }
 
-// wait returns the context of an acquisition: some are canceled before the call, some at an instant
-// that is as likely to be early as late, and all others last longer than any fault.
+// wait returns the context of an acquisition: some contexts are canceled before the call, some at
+// an instant that is as likely to be early as late. All other contexts last longer than any fault.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	limit := w.world.end.Add(patience)
 	if w.world.lone { // nothing can make it wait
@@ -238,8 +238,8 @@ func (t *tenure) calling() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), t.world.end.Add(patience))
 }
 
-// own returns ctx, or a context of the hold under it: a call must report what has ended the hold,
-// not that its context is canceled.
+// own returns ctx, or a context of the hold that is derived from ctx. With such a context a call
+// must report what has ended the hold, not that the context is canceled.
 func (t *tenure) own(ctx context.Context, r *rand.Rand) context.Context {
 	if r.IntN(2) == 0 {
 		return ctx
@@ -294,8 +294,8 @@ func (t *tenure) alone() {
 	t.release()
 }
 
-// dwell remains inside, and sometimes calls methods of the hold. At least half of all holds are
-// never called: a hold that is not called sets no watch, which is another path through the library.
+// dwell remains inside, and sometimes calls methods of the hold. No method is called on at least
+// half of all holds, because such a hold sets no watch, which is another path through the library.
 func (t *tenure) dwell(d time.Duration) {
 	if d == 0 {
 		return
@@ -368,7 +368,8 @@ func (t *tenure) look() bool {
 	return false
 }
 
-// lose: once a hold has reported its loss, all its methods must.
+// lose is called once a hold has reported its loss. All methods of the hold must report it from
+// then on.
 func (t *tenure) lose() {
 	if t.lost {
 		return
@@ -407,8 +408,8 @@ func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*g
 	}
 	switch {
 	case errors.Is(err, hold.ErrLost),
-		// Another lock's loss may cancel the context of the hold on several before it ends this
-		// hold.
+		// The loss of another lock may cancel the context of the hold on several locks before it
+		// ends this hold.
 		t.inner != nil && errors.Is(err, context.Canceled) && errors.Is(t.Err(), hold.ErrLost):
 		t.lose()
 		return nil
@@ -690,7 +691,7 @@ func (t *tenure) triesAgain(ctx context.Context) (ended func()) {
 func (t *tenure) crowd() {
 	t.count("crowds")
 	t.dwell(t.length())
-	after := t.world.leave(t.stay) // from now on any of them may end it
+	after := t.world.leave(t.stay) // from now on any of the goroutines may end the hold
 	var all sync.WaitGroup
 	released := make([]error, 2+t.random.IntN(3))
 	for i := range released {
@@ -773,8 +774,8 @@ func (t *tenure) endedOnce(released []error) {
 	}
 }
 
-// unanswered: the result of a transaction is unknown, because the connection was lost, or the
-// context of the hold canceled, before the answer.
+// unanswered reports whether the result of a transaction is unknown, because the connection was
+// lost, or the context of the hold was canceled, before the answer.
 func unanswered(err error) bool {
 	return errors.Is(err, zk.ErrConnectionClosed) ||
 		errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "may have taken place")

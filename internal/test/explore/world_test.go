@@ -41,7 +41,7 @@ type plan struct {
 	resizes  bool
 	latency  time.Duration // the largest latency
 	tick     time.Duration // of the servers; a session timeout is at least two
-	sync     int           // ticks after which members drop their leader, and it drops them; 0: a session timeout
+	sync     int           // ticks after which members drop their leader, and the leader drops them; 0: a session timeout
 	phase    time.Duration // of the tick, at the start
 	kind     kind
 	stay     time.Duration // most holds last at most this long
@@ -132,7 +132,7 @@ type world struct {
 	limits   limits
 	balance  balance
 	viewers  []*viewer
-	end      time.Time    // from then on the workers begin no further cycle
+	end      time.Time    // the time from which on the workers begin no further cycle
 	whole    atomic.Int64 // in a prompt world: since when no connection is broken, or the maximum while one is
 
 	told   sync.Mutex // guards the following fields
@@ -390,7 +390,7 @@ func (s standing) String() string { return fmt.Sprintf("%s of session %#x", s.pa
 func (w *world) close() {
 	for _, h := range w.hosts {
 		if c := h.client(); !c.closing() {
-			_ = c.conn.Close() // whether it is answered does not matter here
+			_ = c.conn.Close() // the result does not matter here
 		}
 		h.net.packets.Close()
 	}
