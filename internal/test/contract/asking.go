@@ -214,8 +214,8 @@ func askedTooLate(s *scene) {
 	f.Release()
 	gone(m, a.Failed())
 
-	// Another node under the name of one that has gone is not asked: names that other clients make
-	// need not be unique.
+	// A request to a node that is gone must not reach another node with the same name: the names
+	// that other clients make need not be unique.
 	h = c.lock()
 	m = c.only()
 	former := m
@@ -257,7 +257,7 @@ func hearingCosts(s *scene) {
 		for j, call := range calls {
 			call(h)
 			c.catchUp()
-			most := int64(s.r.Nodes) // all nodes are watched for their loss, the first for requests
+			most := int64(s.r.Nodes) // all nodes are watched for their deletion, the first node also for requests
 			if i == 1 && j < 2 {
 				most = 1
 			}

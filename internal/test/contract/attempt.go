@@ -11,24 +11,24 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// soon is more than any step needs on a busy machine, if it ends at all.
+// soon is longer than any step takes on a busy machine, unless the step hangs.
 const soon = 20 * time.Second
 
 // Attempt is one call that may wait, on a goroutine of its own.
 type Attempt[H any] struct {
 	Cancel context.CancelFunc
-	Done   chan struct{} // closed when it has returned; then what follows is set
+	Done   chan struct{} // closed when the call has returned; then the fields below are set
 	Hold   H
 	Err    error
-	At     time.Time // when it returned
+	At     time.Time // when the call returned
 
 	Began time.Time
 	tb    testing.TB
-	stage stage          // nil if tb is none
+	stage stage          // nil if tb is not a Stage
 	over  chan time.Time // when a goroutine that only waits for its context woke up
 }
 
-// stage is what an Attempt needs to know of a Stage.
+// stage has the methods of a Stage that an Attempt needs.
 type stage interface {
 	Virtual() bool
 	Settle()
@@ -63,7 +63,7 @@ func (a *Attempt[H]) Ended() {
 	test.Within(a.tb, soon, "the call returns", func() { <-a.Done })
 }
 
-// Granted waits until it has succeeded.
+// Granted waits until the call has succeeded.
 func (a *Attempt[H]) Granted() H {
 	a.tb.Helper()
 	a.Ended()
@@ -73,7 +73,7 @@ func (a *Attempt[H]) Granted() H {
 	return a.Hold
 }
 
-// Failed waits until it has failed.
+// Failed waits until the call has failed.
 func (a *Attempt[H]) Failed() error {
 	a.tb.Helper()
 	a.Ended()
@@ -86,8 +86,8 @@ func (a *Attempt[H]) Failed() error {
 	return a.Err
 }
 
-// Waits asserts that it has not returned; in memory, that it will not before time passes or the
-// test does something.
+// Waits asserts that the call has not returned. In memory it also asserts that the call will not
+// return before time passes or the test does something.
 func (a *Attempt[H]) Waits() {
 	a.tb.Helper()
 	if a.stage != nil {

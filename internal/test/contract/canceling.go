@@ -24,7 +24,7 @@ var canceling = []scenario{
 
 var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
 
-// struck asserts that a scenario has met the requests that it is about.
+// struck asserts that the client has sent the requests that a scenario is about.
 func (s *scene) struck(times map[proxy.Op]int, ops ...proxy.Op) {
 	s.Helper()
 	for _, op := range ops {
@@ -40,7 +40,7 @@ func canceledWhenFree(s *scene) {
 	for _, action := range holds {
 		for _, op := range []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp} {
 			for n, granted := 1, false; !granted; n++ {
-				s.move(test.Path(s)) // a lock that no process has used yet, its directory to be made
+				s.move(test.Path(s)) // a lock that no process has used yet, so its directory does not exist
 				c := c.again()
 				f := c.proxy.Nth(op, n, action)
 				a := c.begin(c.Lock)
@@ -49,7 +49,7 @@ func canceledWhenFree(s *scene) {
 					times[op]++
 					a.Stop()
 					f.Release()
-					c.catchUp() // behind what was held
+					c.catchUp() // receives what the proxy has held back
 				case <-a.Done:
 					granted = true
 					f.Cancel()
@@ -64,7 +64,7 @@ func canceledWhenFree(s *scene) {
 
 func canceledInLine(s *scene) {
 	holder, c := s.client(), s.behind()
-	s.unlock(c.lock()) // so that everything is made
+	s.unlock(c.lock()) // creates the directories
 	times := make(map[proxy.Op]int)
 	for _, action := range holds {
 		for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp} {
@@ -97,13 +97,13 @@ func canceledInLine(s *scene) {
 	h := holder.block()
 	a := c.wait(2)
 	c.catchUp()
-	a.Stop() // while it really waits
+	a.Stop() // while the call certainly waits
 	s.inLine(1)
 	s.unlock(h)
 }
 
 // canceledAtGrant lets the grant and the cancellation race. A caller that gets an error must have
-// given the lock back, or the next round could not begin.
+// released the lock. Otherwise the next round cannot begin.
 func canceledAtGrant(s *scene) {
 	const rounds = 60
 	holder, c := s.client(), s.client()
@@ -135,7 +135,7 @@ func canceledOffline(s *scene) {
 
 	c.proxy.Refuse()
 	a := c.begin(c.Lock)
-	s.unlock(s.client().lock()) // takes longer than to ask
+	s.unlock(s.client().lock()) // takes longer than the call of c needs to begin its wait
 	a.Stop()
 	s.Must(c.proxy.Accept())
 	c.catchUp()
@@ -190,7 +190,7 @@ func questionsEnd(s *scene) {
 	verify := c.ask(h.Verify)
 	queue := c.ask(c.look)
 	asked := []*attempt{verify, queue, c.ask(multi(h))}
-	if !s.r.Joins { // they do not ask
+	if !s.r.Joins { // readers that join send no request
 		asked = append(asked, c.begin(c.TryLock))
 	}
 	for _, a := range asked {
@@ -232,10 +232,10 @@ func thousandCanceled(s *scene) {
 		round()
 	}
 	test.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return test.Goroutines() <= goroutines })
-	// One watch on the holder's nodes, on the directory and on the number of permits may stay, as
-	// far as a waiter had come before it was canceled. A watch on a node of a canceled waiter, or
-	// on its mark, would stay as long as the connection. Watches on marks are removed in the
-	// background.
+	// One watch on each of the holder's nodes, on the directory and on the number of permits may
+	// remain, depending on how far a waiter had come before it was canceled. A watch on a node of a
+	// canceled waiter, or on the mark of that node, must not remain, because it would remain as
+	// long as the connection. Watches on marks are removed in the background.
 	test.Eventually(s, soon, "all that is watched exists", func() bool {
 		return !slices.ContainsFunc(s.Venue.Watched(s, c.conn.SessionID()), func(path string) bool {
 			exists, _, err := s.Witness.Exists(path)

@@ -17,13 +17,13 @@ import (
 // Locker is one value of a recipe.
 type Locker struct {
 	zklocks.Locker
-	// Block takes the same lock in the way that makes Lock wait. It is Lock itself, but for locks
-	// that are shared.
+	// Block takes the same lock in the way that makes Lock wait. It is Lock itself, except for
+	// locks that are shared.
 	Block lockFunc
 	Queue func(context.Context) ([]zklocks.Member, error)
 }
 
-// look is Queue for its error alone.
+// look calls Queue, and returns only the error.
 func (l Locker) look(ctx context.Context) error {
 	_, err := l.Queue(ctx)
 	return err
@@ -53,19 +53,20 @@ type Recipe struct {
 	Stored string // what the node at the path holds, if the directory is below it
 
 	Nodes     int  // per Lock, and per Block
-	Shared    bool // several may Lock at once
-	Joins     bool // and do so by one node, if they are of one value
+	Shared    bool // several callers may hold by Lock at once
+	Joins     bool // callers of one value hold by one node
 	Announces bool // Lock fails without the right to write the directory's data
-	Marks     bool // in a long line a release has a mark
-	Requests  int  // of an uncontended Lock and Release
-	Behind    int  // of one that waits for the holder alone
+	Marks     bool // in a long queue a release leaves a mark
+	Requests  int  // that an uncontended Lock and Release send
+	Behind    int  // that a Lock and Release send if the Lock waits for the holder alone
 
-	// OwnServers has it play on real servers, too, what needs one of its own. Such a scenario is
-	// about the connection, and one recipe is enough: the others play it in memory.
+	// OwnServers makes the recipe play, on real servers, too, the scenarios that need a server of
+	// their own. Such a scenario is about the connection, so one recipe is enough: the other
+	// recipes play it in memory.
 	OwnServers bool
 }
 
-// named is what its errors call the lock at a path.
+// named returns the name that the recipe's errors give to the lock at a path.
 func (r Recipe) named(path string) string {
 	if r.Beside == "" {
 		return path
@@ -74,8 +75,8 @@ func (r Recipe) named(path string) string {
 }
 
 // Main is leaks.Main for packages whose tests mostly wait: for expiries, for restarts of servers.
-// They may run more of them at a time than there are processors. A -parallel on the command line
-// takes precedence.
+// Such packages may run more tests at a time than there are processors. A -parallel on the command
+// line takes precedence.
 func Main(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -92,19 +93,19 @@ type scenario struct {
 	needs needs
 }
 
-// needs are what a scenario needs but a server that it may share with others.
+// needs are what a scenario needs in addition to a server that it may share with others.
 type needs int
 
 const (
-	exclusive  needs = 1 << iota // a recipe of which one can hold at a time
-	alone                        // on a real server, no other test beside it: it counts or measures
+	exclusive  needs = 1 << iota // a recipe that lets only one caller hold at a time
+	alone                        // on a real server, no other test at the same time, because the scenario counts or measures
 	restarts                     // a server of its own, to restart
 	speaksTLS                    // a server of its own that speaks TLS, from ZooKeeper 3.5 on
 	containers                   // a server that deletes empty containers, from ZooKeeper 3.5.1 on
 	unwatches                    // a server that removes watches, from ZooKeeper 3.5 on
-	single                       // a lock by itself: it counts what one directory brings
+	single                       // a recipe of one lock, because the scenario counts the requests for one directory
 	chain                        // a recipe whose waiters each watch a single node ahead
-	inMemory                     // a server to which a test gives what a real one has after years
+	inMemory                     // a server that a test can give a state that a real server has only after years
 )
 
 func (n needs) String() string {
@@ -138,8 +139,8 @@ func Run(t *testing.T, r Recipe) {
 	}
 }
 
-// RunReal runs it on real servers. Where none can be started it says so once, for all scenarios.
-// Those that need what ZooKeeper 3.4 lacks are left out there, by name.
+// RunReal runs it on real servers. If no server can be started, it reports that once, for all
+// scenarios. On ZooKeeper 3.4 it skips, by name, the scenarios that need what 3.4 lacks.
 func RunReal(t *testing.T, r Recipe) {
 	lacks := needs(0)
 	if realzk.OlderThan(t, realzk.Servers(t)[0], 3, 5) {

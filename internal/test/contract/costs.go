@@ -37,7 +37,7 @@ func received(s *scene, c *client) int {
 
 func fewRequests(s *scene) {
 	const cycles = 100
-	s.makeDir(zk.WorldACL(zk.PermAll)) // one that stays: a container may go between two cycles
+	s.makeDir(zk.WorldACL(zk.PermAll)) // a persistent node, because the server may delete a container between two cycles
 	c := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
 	for range 3 {
 		s.unlock(c.lock())
@@ -66,13 +66,13 @@ func fewBehind(s *scene) {
 		c.catchUp()
 		s.unlock(h)
 		got := a.Granted()
-		if lost := got.Lost(); closed(lost) { // what that needs is watched already
+		if lost := got.Lost(); closed(lost) { // the nodes that Lost needs watched are watched already
 			s.Error("lost")
 		}
 		c.catchUp()
 		s.unlock(got)
 	}
-	for range 3 { // then readers no longer check for writers each time
+	for range 3 { // after that readers no longer check for writers each time
 		cycle()
 	}
 	const cycles = 4
@@ -90,8 +90,8 @@ func fewBehind(s *scene) {
 	}
 }
 
-// requests is how many the client's locks have made: without those that keep its session alive, and
-// without exists, which is what catchUp asks and a lock never does.
+// requests returns how many requests the client's locks have sent. It does not count the requests
+// that keep the session alive, nor exists, which catchUp sends and a lock never does.
 func (c *client) requests() (n int64) {
 	for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.SetOp, proxy.DeleteOp} {
 		n += c.proxy.Seen(op)

@@ -12,8 +12,8 @@ import (
 )
 
 // A server answers credentials without recording that the session is in use. So their answer must
-// not count for the deadline: here the follower has last reported a ping to the leader, 870 ms
-// earlier, and is killed.
+// not count for the deadline. Here the last report of the follower to the leader is of a ping 870
+// ms earlier. Then the follower is killed.
 func TestCredentialsDoNotTouchTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestCredentialsDoNotTouchTheSession(t *testing.T) {
 		until := func(ms time.Duration) { time.Sleep(time.Until(start.Add(ms * time.Millisecond))) }
 		s := zktest.NewServer(t, zktest.WithMembers(3))
 		until(940)
-		s.Elect(s.Members()[0]) // it pings its followers 0.94 s into each second; sessions end at even seconds
+		s.Elect(s.Members()[0]) // the leader pings its followers 0.94 s into each second; sessions end at even seconds
 		follower := s.Members()[1]
 		witness, err := wire.Connect(t.Context(), s.Addrs()[:1], 10*time.Second, wire.WithDialer(s.Host("b").Dial))
 		must(err)

@@ -71,12 +71,12 @@ func defaultsOfConnect(s *scene) {
 		lock Locker
 		data string
 		acl  []zk.ACL
-		own  int // of the observer's grants until then
+		own  int // how many grants the observer has recorded until then
 	}{
 		{plain, "ours", ours, 0},
 		{special, "mine", world, 1},
 		{plain, "ours", ours, 1},
-		{s.r.New(conn, s.Path), "ours", ours, 1}, // what one lock has of its own is no default
+		{s.r.New(conn, s.Path), "ours", ours, 1}, // an option of one lock is not a default of the others
 		{s.r.New(conn, s.Path, zklocks.WithData(nil)), "", ours, 1},
 	} {
 		s.during(row.lock, wants(row.data, row.acl))

@@ -33,7 +33,8 @@ func deepPath(s *scene) {
 	s.unlock(h)
 }
 
-// makeDir makes the directory by hand, as a node that stays, and so that of the lock beside it.
+// makeDir creates the directory as a persistent node, and also the directory of the other lock of
+// the recipe, if it has two.
 func (s *scene) makeDir(acl []zk.ACL) {
 	s.Helper()
 	if s.Dir != s.Path {
@@ -103,7 +104,7 @@ func idleGoes(s *scene) {
 // containers, but as often as possible.
 func vanishing(s *scene) {
 	const rounds = 20
-	clients := []*client{s.client(), s.client(), s.client(), s.client()} // in memory no time passes beside the reaper
+	clients := []*client{s.client(), s.client(), s.client(), s.client()} // in memory no time passes while the reaper runs
 	stop := make(chan struct{})
 	var all, reaper sync.WaitGroup
 	var reaped atomic.Int64
@@ -112,8 +113,8 @@ func vanishing(s *scene) {
 			switch err := s.Witness.Delete(s.Dir, -1); {
 			case err == nil:
 				reaped.Add(1)
-				if !s.Virtual() { // in memory the clients' turn comes by itself, and time would not pass
-					time.Sleep(rand.N(4 * time.Millisecond)) // a directory is made and entered in about one
+				if !s.Virtual() { // in memory the clients run without this, and no time would pass
+					time.Sleep(rand.N(4 * time.Millisecond)) // a directory is created and a node in it in about one millisecond
 				}
 			case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoNode):
 			default:
@@ -137,7 +138,7 @@ func vanishing(s *scene) {
 		}
 		return true
 	}
-	for reaped.Load() < rounds && cycle(clients[0]) { // one alone, so that it is often empty
+	for reaped.Load() < rounds && cycle(clients[0]) { // one client alone, so that the directory is often empty
 	}
 	for _, c := range clients[1:] {
 		all.Go(func() {
@@ -177,8 +178,8 @@ func deletedDirectory(s *scene) {
 	s.over(h, ctx)
 	got := a.Granted()
 	if got.Verify(s.Ctx) != nil {
-		// It received the event of the holder's deletion first: granted, and lost with the
-		// directory.
+		// The waiter received the event of the holder's deletion first: it was granted the lock,
+		// and lost it with the directory.
 		s.over(got, got.Context(s.Ctx))
 		got = waiter.lock()
 	}

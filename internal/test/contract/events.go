@@ -20,7 +20,7 @@ type Events struct {
 // NewEvents begins a record.
 func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 
-// Observer writes it.
+// Observer returns an observer that writes the record.
 func (e *Events) Observer() observe.Observer {
 	return observe.Observer{
 		Called: note[observe.Called](e), Queued: note[observe.Queued](e), Failed: note[observe.Failed](e),
@@ -37,7 +37,7 @@ func note[E any](e *Events) func(E) {
 	}
 }
 
-// Of are the events of one type.
+// Of returns the events of one type.
 func Of[E any](e *Events) []E {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +72,7 @@ func (e *Events) Balanced() {
 		return len(Of[observe.Called](e)) - granted - len(Of[observe.Failed](e)),
 			granted - len(Of[observe.Released](e)) - len(Of[observe.Lost](e))
 	}
-	test.Eventually(e.tb, soon, "the last event", func() bool { // the observer gets a loss a moment later
+	test.Eventually(e.tb, soon, "the last event", func() bool { // the observer receives a loss a moment later
 		waiting, holding := sums()
 		return waiting == 0 && holding == 0
 	})

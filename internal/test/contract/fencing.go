@@ -43,11 +43,11 @@ func tokens(s *scene) {
 	s.Expire(c.conn)
 	next("after the expiry", c.lock())
 	s.kill(c.conn.SessionID())
-	c.catchUp() // a lock that is shared within the process goes on until its goroutine learns of it
+	c.catchUp() // a lock that is shared within the process continues until its process receives the event
 	h := c.lock()
 	next("after the node was deleted", h)
 	s.unlock(h)
-	if err := s.Witness.Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have been first
+	if err := s.Witness.Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have deleted it first
 		s.Must(err)
 	}
 	h = c.lock()
@@ -57,10 +57,10 @@ func tokens(s *scene) {
 
 func tokenIsCzxid(s *scene) {
 	first, second := s.client(), s.client()
-	h := first.block() // granted by the reply of its create
+	h := first.block() // granted by the reply to the create
 	a := second.wait(2)
 	for path := range s.nodes(second.conn.SessionID()) {
-		_, err := s.Witness.Set(path, []byte("x"), -1) // which is no reason for another token
+		_, err := s.Witness.Set(path, []byte("x"), -1) // the token must not change
 		s.Must(err)
 	}
 	for _, c := range []*client{first, second} {
@@ -112,8 +112,8 @@ func verifies(s *scene) {
 	s.over(h, h.Context(s.Ctx))
 }
 
-// A read is enough on a server that is up to date. On one that is behind, only a request that the
-// quorum answers is.
+// A read is enough on a server that is up to date. On a server that lags behind, only a request
+// that the quorum answers is enough.
 func verifiesByTheQuorum(s *scene) {
 	conn, p := s.BehindFor(quietSession)
 	c := s.with(conn, p)

@@ -87,7 +87,7 @@ func doneContextLoses(s *scene) {
 	late, cancelLate := context.WithDeadline(s.Ctx, time.Now())
 	defer cancelLate()
 
-	for range 20 { // no luck involved
+	for range 20 { // often enough that it does not succeed by chance
 		_, err := c.Lock(canceled)
 		s.Is(err, context.Canceled)
 		s.Is(err, why)
@@ -128,18 +128,19 @@ func derives(s *scene) {
 }
 
 func unlockedElsewhere(s *scene) {
-	h := s.client().lock() // taken on a goroutine that has ended
+	h := s.client().lock() // acquired on a goroutine that has ended
 	done := make(chan error, 1)
 	go func() { done <- h.Release(s.Ctx) }()
 	s.Must(<-done)
 }
 
-// ctx = h.Context(ctx); defer h.Release(ctx) is what programs write. The Release ends its own
-// context, and must neither take that for an end of its wait nor for an earlier release.
+// ctx = h.Context(ctx); defer h.Release(ctx) is what programs write. The Release cancels the
+// context that it was given. It must not take this for the end of its wait, nor for an earlier
+// release.
 func unlockedByItsOwnContext(s *scene) {
 	c := s.client()
 	events := c.observed()
-	for range 20 { // a select takes any of what is ready
+	for range 20 { // a select chooses any case that is ready
 		h := c.lock()
 		ctx := h.Context(s.Ctx)
 		s.Must(h.Release(ctx))
@@ -177,7 +178,7 @@ func boundedByItsParent(s *scene) {
 	h = c.lock()
 	ended, end := context.WithCancel(h.Context(s.Ctx))
 	end()
-	s.Is(h.Release(ended), context.Canceled) // which has ended before
+	s.Is(h.Release(ended), context.Canceled) // this context has ended before
 	events.Balanced()
 	if n := len(Of[observe.Released](events)); n != 2 {
 		s.Errorf("%d releases are observed, want 2", n)
@@ -231,7 +232,7 @@ func askedByItsOwnContext(s *scene) {
 		err := a.Failed()
 		if name == "verify" {
 			s.Is(err, zklocks.ErrReleased)
-		} else { // that would say that nothing was done
+		} else { // an error that matches ErrReleased would say that nothing was done
 			s.Unsure(err, context.Canceled)
 		}
 		f.Release()
@@ -239,8 +240,8 @@ func askedByItsOwnContext(s *scene) {
 	}
 }
 
-// goroutinesExclude lets goroutines that Lock and goroutines that Block contend for one value; no
-// Block may be beside anything else.
+// goroutinesExclude lets goroutines that Lock and goroutines that Block contend for one value;
+// while a Block holds, no other call may hold.
 func goroutinesExclude(s *scene) {
 	const goroutines, rounds = 10, 5
 	c := s.client()

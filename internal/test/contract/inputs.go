@@ -22,7 +22,8 @@ var inputs = []scenario{
 	{"a lock below an ephemeral node is an error", belowEphemeral, 0},
 }
 
-// every calls all ways to take a lock, and to look at it. All must fail, within that time.
+// every calls all methods that acquire a lock, and the methods that read its queue. All must fail
+// within the given time.
 func (s *scene) every(l Locker, most time.Duration, f func(name string, err error)) {
 	s.Helper()
 	for _, call := range []struct {

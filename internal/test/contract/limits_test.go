@@ -83,7 +83,7 @@ func TestTheLargestRequest(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
 	for what, c := range map[string]struct {
-		of          func(conn *zklocks.Conn, n int) zklocks.Locker // a request of n
+		of          func(conn *zklocks.Conn, n int) zklocks.Locker // a lock whose request has n bytes or permits
 		least, most int                                            // the largest n is between the two
 	}{
 		"data": {func(conn *zklocks.Conn, n int) zklocks.Locker {
@@ -152,7 +152,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		}
 		cancel()
 	}
-	if err := ensemble.Servers()[1].Restart(); err != nil { // two of three are a quorum
+	if err := ensemble.Servers()[1].Restart(); err != nil { // two of three members are a quorum
 		t.Fatal(err)
 	}
 	if hold, err = lock.Lock(t.Context()); err != nil {

@@ -70,7 +70,7 @@ func lostWhileHolding(s *scene) {
 		lose(c)
 		s.over(h, ctx)
 		s.unlock(a.Granted())
-		if i < 2 { // the connection goes on
+		if i < 2 { // the connection continues
 			s.unlock(c.lock())
 		}
 		s.Empty()
@@ -104,8 +104,8 @@ func expiredWhileUnlocking(s *scene) {
 	s.unlock(c.lock())
 }
 
-// requeued has a victim wait between a holder and another waiter, deletes the victim's node, and
-// asserts that it gets the lock in the end, after the other waiter.
+// requeued makes a victim wait between a holder and another waiter, and deletes the victim's node.
+// It asserts that the victim is granted the lock in the end, after the other waiter.
 func requeued(s *scene, victim *client, away func()) {
 	holder, other := s.client(), s.client()
 	h := holder.block()
@@ -139,8 +139,8 @@ func expiredWhileWaiting(s *scene) {
 	requeued(s, victim, func() { s.Expire(victim.conn) })
 }
 
-// deletedWithTheHolder has a waiter find both events in its channels at once: its own nodes were
-// deleted, and so were those it waited for. One came before the other, but a select cannot see
+// deletedWithTheHolder makes a waiter receive two events at once: its own nodes were deleted, and
+// so were the nodes that it waited for. One event came before the other, but a select cannot detect
 // which.
 func deletedWithTheHolder(s *scene) {
 	holder, victim, other := s.client(), s.behind(), s.client()
@@ -156,7 +156,7 @@ func deletedWithTheHolder(s *scene) {
 		s.kill(victim.conn.SessionID(), holder.conn.SessionID())
 		watches.Release()
 		got := o.Granted()
-		s.inLine(2) // the victim has queued again, behind
+		s.inLine(2) // the victim has queued again, at the tail
 		victim.catchUp()
 		v.Waits()
 		s.unlock(got)
@@ -171,8 +171,8 @@ func closedWhileWaiting(s *scene) {
 	c := s.client()
 	h := s.client().block()
 	a := c.wait(2)
-	c.catchUp()    // the client's own Close can hang if it meets a request under way
-	c.conn.Close() // which waits up to a second for the server to end the session
+	c.catchUp()    // the client's own Close can hang if a request is under way
+	c.conn.Close() // waits up to a second for the server to end the session
 	closed := time.Now()
 	s.Is(a.Failed(), zk.ErrClosing)
 	s.Within("failing", a.At.Sub(closed), 0)

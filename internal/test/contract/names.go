@@ -11,7 +11,7 @@ var names = []scenario{
 	{"foreign children are ignored", strangers, 0},
 }
 
-// strange names are no member's, whatever the recipe.
+// strange are names that belong to no member, of any recipe.
 var strange = []string{
 	"README", "_c_", "_c_x", "_c_-lock-0000000001", "x", "lock", "lock-", "read-", "write-", "permit-",
 	"lock-12", "read-1", "write-000000001", "permit-123456789", "lock-00000000ab", "write-0000000000x",

@@ -21,11 +21,11 @@ var numbers = []scenario{
 	{"a worn directory is given up when its queue is empty", wornIsGivenUp, inMemory},
 }
 
-// lastNumber is where queuing ends: see znode.Node.Usable.
+// lastNumber is the last number with which a node can queue, see znode.Node.Usable.
 const lastNumber = 1<<31 - 1<<20
 
-// worn makes directories whose next child has this number, and which README keeps when the queue is
-// empty.
+// worn makes directories whose next child has this number. A child named README keeps the directory
+// when the queue is empty.
 func (s *scene) worn(next int32) {
 	s.Helper()
 	s.makeDir(zk.WorldACL(zk.PermAll))
@@ -38,7 +38,7 @@ func (s *scene) worn(next int32) {
 	s.Must(s.Venue.Shared(s).SetSequences(all))
 }
 
-// idle removes what keeps the directories.
+// idle deletes the children that keep the directories.
 func (s *scene) idle() {
 	s.Helper()
 	for _, dir := range s.dirs() {
@@ -46,8 +46,8 @@ func (s *scene) idle() {
 	}
 }
 
-// refused asserts that every way to take the lock fails at once and says why, leaves no node, and
-// takes few requests.
+// refused asserts that every way to take the lock fails at once with the reason, leaves no node,
+// and sends few requests.
 func (c *client) refused() {
 	c.Helper()
 	there := len(test.Children(c, c.Witness, c.Dir))
@@ -87,7 +87,7 @@ func (c *client) renewed(refusals int) {
 }
 
 // marginBegins: two members fit in front of the margin, the third does not, neither while the
-// others wait nor when they have gone.
+// others wait nor when they have left.
 func marginBegins(s *scene) {
 	s.worn(lastNumber - int32(2*s.r.Nodes))
 	c := s.behind()

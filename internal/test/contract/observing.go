@@ -27,7 +27,7 @@ var observing = []scenario{
 	{"an observer is not told of retries that are not sent", observedOutage, 0},
 }
 
-// observed gives a client an observer.
+// observed returns a client with an observer.
 func (c *client) observed() *Events {
 	e := NewEvents(c)
 	c.Locker = c.on(c.conn, zklocks.WithObserver(e.Observer()))
@@ -84,7 +84,8 @@ func observedFree(s *scene) {
 	}
 }
 
-// ahead returns how many nodes must be deleted before the turn of a member with so many ahead.
+// ahead returns how many nodes must be deleted before the turn of a member that has so many members
+// ahead.
 func (s *scene) ahead(members int) int { return (members-1)*s.r.Nodes + 1 }
 
 func observedWait(s *scene) {
@@ -99,7 +100,7 @@ func observedWait(s *scene) {
 	if q.Ahead != s.ahead(3) {
 		s.Errorf("%d ahead, want %d", q.Ahead, s.ahead(3))
 	}
-	c.catchUp() // it watches the one in front
+	c.catchUp() // the waiter watches the node ahead
 	d.Stop()
 	c.catchUp()
 	b.Stop()
@@ -113,7 +114,7 @@ func observedWait(s *scene) {
 	if g.Joined || g.LockInfo != q.LockInfo {
 		s.Errorf("granted after %v: %+v", least, g)
 	}
-	Next[observe.Queued](events, 1) // the moves are not told
+	Next[observe.Queued](events, 1) // later changes of the position are not reported
 	s.Lasted("the wait", g.Waited, least, a.At.Sub(a.Began))
 	s.unlock(got)
 	events.Balanced()
@@ -149,7 +150,7 @@ func observedFailure(s *scene) {
 	events.Balanced()
 }
 
-// In an outage no node can wait in a queue, and the call does.
+// In an outage no node can be queued, but the call waits.
 func observedServerless(s *scene) {
 	c := s.behind()
 	s.unlock(c.lock())
@@ -198,7 +199,7 @@ func observedLoss(s *scene) {
 		{"node was deleted", func(c *client) { s.kill(c.conn.SessionID()) }},
 		{"session", func(c *client) { s.Expire(c.conn) }},
 		{"no server has confirmed", func(c *client) { c.proxy.Mute() }},
-		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and send that event, before it confirms the end of the session
+		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and send the event of the deletion, before it confirms the end of the session
 	} {
 		conn, p := s.BehindFor(4 * time.Second)
 		c := s.with(conn, p)
@@ -252,7 +253,7 @@ func observedRetry(s *scene) {
 		{proxy.DeleteOp, "delete"},
 	} {
 		h := holder.block()
-		f := c.proxy.Where(func(r proxy.Request) bool { // of several locks each has observers of its own
+		f := c.proxy.Where(func(r proxy.Request) bool { // each of several locks has its own observers
 			return r.Is(cut.op) && slices.ContainsFunc(r.Paths, func(path string) bool { return path == s.Dir || strings.HasPrefix(path, s.Dir+"/") })
 		}, 1, proxy.CutBefore)
 		a := c.wait(2)
@@ -287,7 +288,7 @@ func observedOutage(s *scene) {
 	c.proxy.Cut()
 	f.Cancel()
 	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
-	s.Pass(100 * time.Millisecond) // a retry would be told after a few
+	s.Pass(100 * time.Millisecond) // a retry would be reported after a few milliseconds
 	a.Stop()
 	if retried := Of[observe.Retried](events); len(retried) > 0 {
 		s.Errorf("told of requests that were not sent: %+v", retried)

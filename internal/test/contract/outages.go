@@ -64,8 +64,8 @@ func watchesLost(s *scene) {
 		test.Within(s, soon, "it watches the holder", func() { <-watch.Fired() })
 		watch.Release()
 		c.catchUp()
-		// The client does so for its own watches, the waiter for those that end with the
-		// connection.
+		// The client sets its own watches again. The waiter sets the watches again that end with
+		// the connection.
 		again := c.proxy.Where(func(r proxy.Request) bool { return r.Is(proxy.WatchesOp) || watches(r) }, 1, action)
 		c.proxy.Cut()
 		test.Within(s, soon, "it sets its watches again", func() { <-again.Fired() })
@@ -76,8 +76,8 @@ func watchesLost(s *scene) {
 	}
 }
 
-// cutAfterTheWait: the watches that a waiter sets end with the network connection, and the holder
-// that it becomes goes on with them.
+// cutAfterTheWait: the watches that a waiter sets end with the network connection, and the waiter
+// uses them further when it has become a holder.
 func cutAfterTheWait(s *scene) {
 	holder, c := s.client(), s.behind()
 	h := holder.block()
@@ -127,7 +127,7 @@ func neverConnected(s *scene) {
 	s.Must(c.proxy.Accept())
 	s.unlock(c.lock())
 
-	// Nor does a queued waiter when the connection is lost.
+	// Nor does a queued waiter return when the connection is lost.
 	h, c := s.client().block(), s.behind()
 	ctx, cancel := context.WithCancel(s.Ctx)
 	defer cancel()
@@ -136,7 +136,7 @@ func neverConnected(s *scene) {
 	c.catchUp()
 	c.proxy.Refuse()
 	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
-	s.Pass(10 * time.Millisecond) // an outage of no time at all has no length to tell
+	s.Pass(10 * time.Millisecond) // otherwise the outage would have no length to report
 	cancel()
 	if err := a.Failed(); !strings.Contains(err.Error(), "context canceled: no answer from ZooKeeper: no connection for ") {
 		s.Errorf("a waiter that gives up: %v", err)

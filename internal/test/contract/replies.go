@@ -27,8 +27,8 @@ var (
 	throttled = []proxy.Action{proxy.Answer(-127)}
 )
 
-// cut is a fault that signals as soon as its request is there: the client may be done before the
-// connection is known to be cut.
+// cut is a fault that signals as soon as the proxy has the request, because the client may be done
+// before the cut of the connection is known.
 type cut struct {
 	*proxy.Fault
 	met atomic.Bool
@@ -85,7 +85,7 @@ func (s *scene) faultsWhenFree(actions []proxy.Action) {
 	}
 }
 
-// faultsInLine does the same to a waiter that gets its turn.
+// faultsInLine injects the faults at each request of a waiter whose turn comes.
 func (s *scene) faultsInLine(actions []proxy.Action) {
 	c, holder := s.behind(), s.client()
 	s.unlock(c.lock())
@@ -117,12 +117,12 @@ func (s *scene) faultsInLine(actions []proxy.Action) {
 }
 
 func createAbandoned(s *scene) {
-	s.makeDir(zk.WorldACL(zk.PermAll)) // a container may be swept away right before the create that matters
+	s.makeDir(zk.WorldACL(zk.PermAll)) // the server may delete a container right before the create that the test is about
 	c := s.behind()
 	s.unlock(c.lock())
 	for range 3 {
 		f := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
-		back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // no search for it is answered
+		back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // so no search for the node is answered
 		a := c.begin(c.Lock)
 		test.Within(s, soon, "the reply is lost", func() { <-f.Fired() })
 		c.proxy.Refuse()
@@ -157,7 +157,7 @@ func unlockedOffline(s *scene) {
 	h := c.lock()
 	c.proxy.Refuse()
 	a := c.ask(h.Release)
-	s.inLine(1) // takes longer than to ask
+	s.inLine(1) // takes longer than the call of c needs to begin its wait
 	a.Waits()
 	s.Must(c.proxy.Accept())
 	a.Ended()

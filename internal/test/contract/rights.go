@@ -105,7 +105,7 @@ func mayNotWrite(s *scene) {
 	s.unlock(got)
 }
 
-// mayNotRead has root hold the lock, so that the holder's are the only nodes in the queue.
+// mayNotRead makes root hold the lock, so that the queue has only the holder's nodes.
 func mayNotRead(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
 	c := s.client()
@@ -136,7 +136,7 @@ func mayNotDelete(s *scene) {
 	c.conn.Close() // the only way
 }
 
-// mayNotReadAhead puts a member ahead whose node only its owner may read.
+// mayNotReadAhead puts a member ahead, and only the owner of its node may read the node.
 func mayNotReadAhead(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	ann := s.as("ann", zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret")))
@@ -152,8 +152,8 @@ func mayNotReadAhead(s *scene) {
 	s.unlock(bob.lock())
 }
 
-// mayNotCleanUp lets a client create a node and not delete it. A recipe that lists first creates
-// none.
+// mayNotCleanUp lets a client create a node and not delete it. A recipe that lists first creates no
+// node.
 func mayNotCleanUp(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite)
 	c := s.client()
@@ -189,7 +189,7 @@ func listRefused(s *scene) {
 		}
 		s.EmptyNow()
 	}
-	s.makeDir(zk.WorldACL(zk.PermAll)) // now it is the member's node that is refused
+	s.makeDir(zk.WorldACL(zk.PermAll)) // now the server refuses the member's node
 	l := s.on(c.conn, zklocks.WithACL(zk.AuthACL(zk.PermAll)))
 	_, err := l.Lock(s.Ctx)
 	s.Is(err, zk.ErrInvalidACL)

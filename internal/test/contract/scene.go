@@ -34,13 +34,13 @@ func (s *scene) at(server string) *scene {
 // move continues at another path.
 func (s *scene) move(path string) { s.Path, s.Dir = path, path+s.r.Below }
 
-// inLine waits until the queue has so many members.
+// inLine waits until the queue has the given number of members.
 func (s *scene) inLine(members int) {
 	s.Helper()
 	s.InLine(members * s.r.Nodes)
 }
 
-// nodes are the nodes of a session by their paths.
+// nodes returns the nodes of a session by their paths.
 func (s *scene) nodes(session int64) map[string]*zk.Stat {
 	s.Helper()
 	nodes := s.nodesIn(s.Dir, session)
@@ -50,7 +50,7 @@ func (s *scene) nodes(session int64) map[string]*zk.Stat {
 	return nodes
 }
 
-// nodesIn are the nodes in a directory of a session; 0: of all sessions.
+// nodesIn returns the nodes of a session in a directory. The session 0 means all sessions.
 func (s *scene) nodesIn(dir string, session int64) map[string]*zk.Stat {
 	s.Helper()
 	nodes := make(map[string]*zk.Stat)
@@ -64,7 +64,7 @@ func (s *scene) nodesIn(dir string, session int64) map[string]*zk.Stat {
 	return nodes
 }
 
-// dirs are the directories in which the lock has nodes.
+// dirs returns the directories in which the lock has nodes.
 func (s *scene) dirs() []string {
 	if s.r.Beside == "" {
 		return []string{s.Dir}
@@ -72,8 +72,8 @@ func (s *scene) dirs() []string {
 	return []string{s.Dir, s.Path + s.r.Beside}
 }
 
-// kill deletes the nodes of sessions, as an administrator would; all at once, because the library
-// deletes the rest of a hold that has lost one.
+// kill deletes the nodes of sessions, as an administrator would. It deletes all nodes at once,
+// because the library deletes the rest of a hold that has lost a node.
 func (s *scene) kill(sessions ...int64) {
 	s.Helper()
 	var all []any
@@ -101,10 +101,10 @@ type client struct {
 	*scene
 	Locker
 	conn  *wire.Conn
-	proxy *proxy.Proxy // nil if it talks to the server directly
+	proxy *proxy.Proxy // nil if the client is connected to the server directly
 }
 
-// on is a lock on a connection.
+// on returns a lock on a connection.
 func (s *scene) on(conn *wire.Conn, opts ...zklocks.Option) Locker {
 	return s.r.New(locks.On(conn), s.Path, opts...)
 }
@@ -113,29 +113,29 @@ func (s *scene) with(conn *wire.Conn, p *proxy.Proxy, opts ...zklocks.Option) *c
 	return &client{scene: s, Locker: s.on(conn, opts...), conn: conn, proxy: p}
 }
 
-// client connects as zklocks does.
+// client returns a client that connects as zklocks does.
 func (s *scene) client() *client {
 	s.Helper()
 	return s.with(s.Connect(), nil)
 }
 
-// behind connects through a proxy.
+// behind returns a client that connects through a proxy.
 func (s *scene) behind() *client {
 	s.Helper()
 	conn, p := s.Behind()
 	return s.with(conn, p)
 }
 
-// again is another lock value on the same connection.
+// again returns a client with another lock value on the same connection.
 func (c *client) again() *client { return c.with(c.conn, c.proxy) }
 
 // lock takes the lock, which must be free.
 func (c *client) lock() *zklocks.Hold { c.Helper(); return c.begin(c.Lock).Granted() }
 
-// block takes it in the way that makes other clients wait.
+// block takes the lock in the way that makes other clients wait.
 func (c *client) block() *zklocks.Hold { c.Helper(); return c.begin(c.Block).Granted() }
 
-// unlock releases it without any error.
+// unlock releases a hold, and fails the test on an error.
 func (s *scene) unlock(h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 // catchUp returns when whatever the server has sent to this client has arrived.

@@ -60,7 +60,7 @@ func forms(secret []byte) []string {
 	}
 }
 
-// secretsKept makes every call fail that can, and searches all messages and errors.
+// secretsKept makes every call fail that can fail, and searches all messages and errors.
 func secretsKept(s *scene) {
 	const password, data = "password-of-ann", "data-of-ann"
 	var said journal
@@ -98,7 +98,7 @@ func secretsKept(s *scene) {
 		s.every(l, 0, func(_ string, err error) { s.fails(&said, err) })
 	}
 
-	// Taken, refused, and asked for in vain.
+	// Acquired, refused, and waited for in vain.
 	h := c.block()
 	_, err := next.TryLock(s.Ctx)
 	s.fails(&said, err)
@@ -113,7 +113,7 @@ func secretsKept(s *scene) {
 	refused(wire.WithDigestAuth("", password))
 	refused(wire.WithDigestAuth("ann", password), wire.WithTLS(nil))
 
-	// Out of reach, and cut at the worst moment.
+	// Without a connection, and cut at the worst moment.
 	p.Refuse()
 	refused(wire.WithDigestAuth("ann", password))
 	short(next.Lock)

@@ -22,8 +22,8 @@ var secured = []scenario{
 	{"with the default list any client can take the lock away", openToAll, 0},
 }
 
-// overTLS plays on a server that speaks TLS, too. The function it returns connects over TLS; what
-// it hands out last cuts that connection.
+// overTLS plays on a server that speaks TLS, too. The function that it returns connects over TLS.
+// It returns the client, and a function that cuts the client's connection.
 func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option) (*client, func())) {
 	s.Helper()
 	ca := realzk.NewAuthority(s)
@@ -40,7 +40,7 @@ func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option)
 	}
 }
 
-// lastDialed cuts where a proxy cannot read.
+// lastDialed cuts a connection that a proxy cannot read.
 type lastDialed struct {
 	venue venue.Venue
 	mu    sync.Mutex
@@ -61,7 +61,8 @@ func (d *lastDialed) cut() {
 	d.conn.Close()
 }
 
-// whole reads the directory as a client that may, and asserts how many members it has.
+// whole reads the directory through a client that has the right, and asserts how many members it
+// has.
 func (c *client) whole(members int) (paths []string) {
 	c.Helper()
 	test.Eventually(c, soon, "members in line", func() bool {
@@ -89,7 +90,7 @@ func (c *client) open() {
 func closedToOthers(s *scene) {
 	s, connect := overTLS(s)
 	mine := []zklocks.Option{zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))}
-	s.move(s.Path + "/below") // what is missing above is closed as well
+	s.move(s.Path + "/below") // the parents that the lock creates get the same ACL
 	first, _ := connect(mine, wire.WithDigestAuth("ann", "secret"))
 	second, _ := connect(mine, wire.WithDigestAuth("ann", "secret"))
 	h := first.block()
@@ -101,7 +102,7 @@ func closedToOthers(s *scene) {
 	other, _ := connect(mine, wire.WithDigestAuth("bob", "secret"))
 	for _, c := range []*client{stranger, wrong, other} {
 		s.every(c.Locker, 0, func(name string, err error) {
-			s.Is(err, zk.ErrNoAuth) // at the first call, and it says what is missing
+			s.Is(err, zk.ErrNoAuth) // at the first call, and the error says which right is missing
 			s.saysRight(err)
 		})
 		_, _, err := c.conn.Children(s.Dir)

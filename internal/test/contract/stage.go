@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// session is longer than any pause of a machine: only what is made to expire does.
+	// session is longer than any pause of a machine, so that a session expires only if a test makes
+	// it expire.
 	session = 15 * time.Second
 	// quietSession is so long that no heartbeat and no ping is due in a test.
 	quietSession = time.Minute
@@ -43,7 +44,7 @@ func InMemory(t *testing.T, below string, play func(*Stage)) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) { play(NewStage(t, v, below)) })
 }
 
-// NewStage is a stage on the server that a venue's tests share.
+// NewStage returns a stage on the server that a venue's tests share.
 func NewStage(t *testing.T, v venue.Venue, below string) *Stage {
 	t.Helper()
 	return stageAt(t, v, below, v.Servers(t)[0])
@@ -71,17 +72,17 @@ func (s *Stage) Settle() {
 	}
 }
 
-// Pass lets time pass in memory, so that what is measured is more than nothing. On a real server
-// each step takes time.
+// Pass lets time pass in memory, so that a measured duration is more than 0. On a real server each
+// step takes time.
 func (s *Stage) Pass(d time.Duration) {
 	if s.Virtual() {
 		time.Sleep(d)
 	}
 }
 
-// Unsure asserts that an error of a transaction says by its text that it may have taken place, and
-// by what it matches that the answer is missing, and not that the hold has ended: that would say
-// that nothing was done.
+// Unsure asserts that the text of an error says that the transaction may have taken place, and that
+// the error matches a lost answer. It must not match the end of the hold, which would say that
+// nothing was done.
 func (s *Stage) Unsure(err, missing error) {
 	s.Helper()
 	s.Is(err, missing)
@@ -126,7 +127,7 @@ func (s *Stage) Behind() (*wire.Conn, *proxy.Proxy) {
 	return s.BehindFor(session)
 }
 
-// BehindFor does it with another session timeout.
+// BehindFor is Behind with another session timeout.
 func (s *Stage) BehindFor(timeout time.Duration) (*wire.Conn, *proxy.Proxy) {
 	s.Helper()
 	p := s.Venue.Proxy(s, s.Server)
@@ -149,7 +150,7 @@ func (s *Stage) Must(err error) {
 	}
 }
 
-// Is checks an error's kind.
+// Is asserts that an error matches another.
 func (s *Stage) Is(err, want error) {
 	s.Helper()
 	if !errors.Is(err, want) {
@@ -163,7 +164,7 @@ func (s *Stage) InLine(nodes int) {
 	var last []string
 	defer func() {
 		if len(last) != nodes {
-			s.Logf("in line: %q", last) // it has not come to that
+			s.Logf("in line: %q", last) // the queue never had that many nodes
 		}
 	}()
 	test.Eventually(s, soon, "nodes in line", func() bool {
@@ -178,7 +179,7 @@ func (s *Stage) Empty() {
 	test.AssertEmpty(s, s.Witness, s.Dir)
 }
 
-// EmptyNow asserts it without waiting.
+// EmptyNow is Empty without waiting.
 func (s *Stage) EmptyNow() {
 	s.Helper()
 	if left := test.Children(s, s.Witness, s.Dir); len(left) > 0 {
@@ -201,11 +202,11 @@ func (s *Stage) CatchUp(conn interface {
 	s.Settle()
 }
 
-// Lost waits until a loss is known.
+// Lost waits until a hold reports its loss.
 func (s *Stage) Lost(lost <-chan struct{}) {
 	s.Helper()
 	test.Within(s, soon, "the loss is told", func() { <-lost })
 }
 
-// NodeOf is the path of the node that a hold holds by, the first if there are several.
+// NodeOf returns the path of a hold's node; of its first node, if it has several.
 func NodeOf(h *zklocks.Hold) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }

@@ -21,11 +21,11 @@ var surroundings = []scenario{
 	{"writes into the nodes in line are no news", writtenInto, 0},
 }
 
-// few requests take a waiter to its place, and from there to the end of its context: it queues,
-// lists, watches, and leaves. While nothing happens it sends none, however long that is.
+// few is how many requests a waiter sends from its call to the end of its context: it queues,
+// lists, watches, and leaves. While nothing happens it sends no request, however long that is.
 const few = 20
 
-// waitsQuietly has a client wait for a second, in vain, and counts its requests.
+// waitsQuietly makes a client wait for a second, in vain, and counts the client's requests.
 func (c *client) waitsQuietly() {
 	c.Helper()
 	before := c.proxy.Seen(proxy.AnyOp)
@@ -71,7 +71,7 @@ func (c *client) forge(action proxy.Action, flags int32) (a *attempt, path strin
 func forged(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
-	s.unlock(c.lock()) // number 0 has gone
+	s.unlock(c.lock()) // number 0 is used
 	for _, action := range cuts {
 		before := c.proxy.Seen(proxy.AnyOp)
 		a, path := c.forge(action, zk.FlagEphemeral)
@@ -89,8 +89,8 @@ func forged(s *scene) {
 }
 
 // forgedForGood has another client forge a node that cannot be deleted, because it has a child. The
-// victim must not hold by it, and must not leave its own node in the queue, where it would wait for
-// itself.
+// victim must not hold by the forged node, and must not leave its own node in the queue, where it
+// would wait for itself.
 func forgedForGood(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
@@ -133,7 +133,7 @@ func behindTheOwnerless(s *scene) {
 	c := s.behind()
 	word := s.word()
 	var dead []string
-	for i := range 3 { // more than there are permits
+	for i := range 3 { // more nodes than there are permits
 		path, err := s.Witness.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-00000000000%d%s", s.Dir, i, word), nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		s.Must(err)
 		dead = append(dead, path)
@@ -151,8 +151,8 @@ func behindTheOwnerless(s *scene) {
 	s.unlock(a.Granted())
 }
 
-// writtenInto has another client write into all nodes of the queue, again and again: that changes
-// nothing, and each time costs a waiter one listing at most.
+// writtenInto has another client write into all nodes of the queue, again and again: this must
+// change nothing, and each write may cost a waiter at most one listing.
 func writtenInto(s *scene) {
 	const writes = 50
 	c := s.behind()

@@ -25,7 +25,7 @@ var transactions = []scenario{
 	{"a transaction that no server takes is an error at once", multiTooLarge, 0},
 }
 
-// target is a node to write to. It ends with the witness.
+// target is a node to write to. It is deleted at the end of the witness's session.
 type target struct {
 	*scene
 	path string
@@ -39,12 +39,12 @@ func (s *scene) target() target {
 	return n
 }
 
-// set is the operation that writes it.
+// set returns the operation that writes the node.
 func (n target) set() *zk.SetDataRequest {
 	return &zk.SetDataRequest{Path: n.path, Data: []byte("x"), Version: -1}
 }
 
-// written asserts how often that has been done.
+// written asserts how often the node was written.
 func (n target) written(times int32) {
 	n.Helper()
 	_, stat, err := n.Witness.Exists(n.path)
@@ -54,7 +54,7 @@ func (n target) written(times int32) {
 	}
 }
 
-// multi is a transaction of a hold, for its error alone.
+// multi makes a transaction of a hold, and returns only the error.
 func multi(h *zklocks.Hold, ops ...any) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := h.Multi(ctx, ops...)
@@ -62,7 +62,7 @@ func multi(h *zklocks.Hold, ops ...any) func(context.Context) error {
 	}
 }
 
-// lives asserts that an error, of a hold that has not ended, does not say that it has.
+// lives asserts that an error does not say that the hold has ended, because the hold lives.
 func (s *scene) lives(h *zklocks.Hold, err error) {
 	s.Helper()
 	if errors.Is(err, zklocks.ErrLost) || errors.Is(err, zklocks.ErrReleased) {
@@ -284,7 +284,7 @@ func multiOffline(s *scene) {
 	c.proxy.Refuse()
 	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
 	gives, waits := c.ask(multi(h, n.set())), c.ask(multi(h, n.set()))
-	n.written(0) // takes longer than to ask
+	n.written(0) // takes longer than the calls need to begin their wait
 	gives.Waits()
 	gives.Stop()
 	s.Is(gives.Err, context.Canceled)
@@ -304,7 +304,7 @@ func multiTooLarge(s *scene) {
 	s.Must(h.Verify(s.Ctx))
 	c.catchUp()
 	large := n.set()
-	large.Data = make([]byte, 1_200_000) // the client would send it
+	large.Data = make([]byte, 1_200_000) // the client itself would send this
 	before := c.proxy.Seen(proxy.AnyOp)
 	err := multi(h, large)(s.Ctx)
 	if err == nil || !strings.Contains(err.Error(), "larger than servers take") || c.proxy.Seen(proxy.AnyOp) != before {

@@ -41,8 +41,8 @@ func tryTaken(s *scene) {
 	s.unlock(got)
 }
 
-// tryBehind has a waiter behind a holder that does not exclude the client that tries, where the
-// lock can be shared.
+// tryBehind queues a waiter behind a holder. If the lock can be shared, the holder does not exclude
+// the client that tries.
 func tryBehind(s *scene) {
 	holder, waiter, c := s.client(), s.client(), s.client()
 	h := holder.lock()

@@ -45,7 +45,8 @@ func inOrder(s *scene) {
 
 func wakesOne(s *scene) {
 	const waiters = 20
-	// On one connection they share their watches, so a herd would not show.
+	// On one connection the waiters share their watches, so a test would not show that too many of
+	// them wake.
 	clients := []*client{s.behind(), s.behind(), s.behind()}
 	sum := func(count func(*client) int) (all int) {
 		for _, c := range clients {
@@ -60,8 +61,9 @@ func wakesOne(s *scene) {
 	for i := range waiters {
 		line = append(line, clients[i%len(clients)].wait(i+2))
 	}
-	// Each waiter watches the node of the one ahead, and the first its own, too. All do where
-	// releases have marks, and all but the first watch for those.
+	// Each waiter watches the node of the waiter ahead, and the first waiter its own node, too. If
+	// releases leave marks, all waiters watch their own nodes, and all but the first watch for
+	// marks.
 	watches := waiters + 1
 	if s.r.Marks {
 		watches = 3*waiters - 1
@@ -69,7 +71,7 @@ func wakesOne(s *scene) {
 	test.Eventually(s, soon, "all waiters watch", func() bool {
 		return sum(func(c *client) (nodes int) {
 			for _, path := range s.Venue.Watched(s, c.conn.SessionID()) {
-				if strings.HasPrefix(path, s.Dir+"/") { // not what belongs to all of the line
+				if strings.HasPrefix(path, s.Dir+"/") { // not the nodes that concern the whole queue
 					nodes++
 				}
 			}
@@ -87,9 +89,9 @@ func wakesOne(s *scene) {
 		if n := heard(bystander) - before; n != 0 {
 			s.Fatalf("release %d: %d notifications to one who is not next", i, n)
 		}
-		// The next waiter gets the event of each release, and a holder that has waited gets that of
-		// its own; the next waiter also gets that of a mark, which the first two releases do not
-		// make.
+		// The next waiter receives the event of each release. A holder that has waited receives the
+		// event of its own release. The next waiter also receives the event of the mark, which the
+		// first two releases do not leave.
 		want := i + 1 + min(i, 1)
 		if s.r.Marks {
 			want = max(1, 3*i)
@@ -118,7 +120,7 @@ func diesInTheMiddle(s *scene) {
 	a.Waits()
 
 	s.Expire(closer.conn)
-	closer.catchUp() // back, in a new session, at the tail
+	closer.catchUp() // the client is back, in a new session, at the tail
 	last.catchUp()
 	a.Waits()
 	if !h.Held() {
