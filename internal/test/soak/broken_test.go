@@ -11,7 +11,7 @@ import (
 )
 
 // Processes break the locks on purpose, now and then. The run must fail, and show the seed, the
-// holds and what they claim.
+// holds and their claims.
 func brokenLocksAreFound(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

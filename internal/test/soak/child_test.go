@@ -18,21 +18,21 @@ import (
 )
 
 // job is the order to one process of a hammer. Process and parent exchange lines: the process sends
-// "ready"; the parent sends a round, and the process "done" with an outcome; then the parent checks
-// whether a node was left, and sends another round, or "close".
+// "ready"; the parent sends a round; the process sends "done" with an outcome. Then the parent
+// checks whether a node was left behind, and sends another round, or "close".
 type job struct {
 	options
 	Name    string
 	Process int
 	Servers []string
-	Session time.Duration // the timeout that it asks for
-	Linger  int           // one hold in so many lasts as long as a session may
-	Least   time.Duration // most callers give up, after this or a longer time
+	Session time.Duration // the session timeout that the process asks for
+	Linger  int           // one in so many holds lasts as long as a session may last
+	Least   time.Duration // most calls are canceled, after this or a longer time
 	Calm    bool          // nothing breaks: no hold may be lost
 }
 
-// round has fresh paths, and a file for the record of what happens on them. So the record of a long
-// run is checked in pieces, and its directories fall idle.
+// round has fresh paths, and a file for the record of what happens on them. Because of the rounds
+// the record of a long run is checked in pieces, and the directories become idle.
 type round struct {
 	Number int
 	For    time.Duration
@@ -43,7 +43,7 @@ type round struct {
 // record is what a process writes about a round, in addition to its outcome.
 type record struct {
 	Holds      []history.Hold
-	Downgraded map[string]lock // by node; its czxid is not the token
+	Downgraded map[string]lock // by node, because the czxid of such a node is not the token
 }
 
 // lock is one node that was granted: its directory and its token.
@@ -59,8 +59,8 @@ type outcome struct {
 	WrongTotal int
 }
 
-// complaint is something wrong that a worker has seen at the moment it happened. Its text begins
-// with the worker's name.
+// complaint is something wrong that a worker has detected at the moment when it happened. Its text
+// begins with the worker's name.
 type complaint struct {
 	At   int64
 	Text string
@@ -181,7 +181,7 @@ type worker struct {
 	until  time.Time // the end of each call
 }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (w *worker) chance(n int) bool { return w.random.IntN(n) == 0 }
 
 func (w *worker) count(what string) {
@@ -198,7 +198,7 @@ func (w *worker) wrong(format string, args ...any) {
 	}
 }
 
-// choose returns a path: one in sixteen choices is a crowded one.
+// choose returns a path: one in sixteen choices is a crowded path.
 func (w *worker) choose() int {
 	if w.chance(16) {
 		return w.random.IntN(min(len(lockKinds), len(w.Paths)))

@@ -17,22 +17,22 @@
 //
 // hammer and lost: the merged record of all processes (package history) has no two conflicting
 // holds and no token out of order, no call returned an error that the documentation does not name,
-// and after each round no queue has a node left and no process a goroutine. A process that was
-// frozen for longer than its session learns of the loss from whichever method of the hold it calls
-// first. A run in which a kind of fault never struck, or in which nobody had to wait, fails,
-// because it shows nothing.
+// and after each round no queue has a node left and no process a goroutine. If a process was frozen
+// for longer than its session, the first method of the hold that it calls reports the loss,
+// whichever it is. A run in which a kind of fault never struck, or in which nobody had to wait,
+// fails, because it shows nothing.
 //
 // takeover: the deadline is earlier than the grant of the next caller, and the former holder's Held
-// is false by then; in virtual time Lost is closed at the deadline, to the nanosecond. What depends
-// on how fast the machine is stands in the table and fails no run.
+// is false by then; in virtual time Lost is closed at the deadline, to the nanosecond. The table
+// has what depends on the speed of the machine, which fails no run.
 //
 // # What it cannot show
 //
 // Without virtual time, hammer strikes tens of faults a second where internal/test/explore strikes
-// thousands. It cannot assert when something happens, only in which order. A bug of the servers
+// thousands. hammer can assert only in which order things happen, not when. A bug of the servers
 // looks like a bug of the locks until the data of the members are compared.
 //
 // The layer internal/test/explore does the same in memory, and both judge by package history. They
-// share no workload: there a worker asks the other holders at the instant of a grant, and knows at
-// each instant what was broken, which processes cannot.
+// share no workload: in explore a worker asks the other holders at the instant of a grant, and each
+// instant's faults are known. Separate processes cannot do that.
 package soak

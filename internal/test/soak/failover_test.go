@@ -32,7 +32,7 @@ type candidacy struct {
 	Timeout      time.Duration
 }
 
-// obey prints "leads" when the candidate does, and resigns at the first line from its parent.
+// obey prints "leads" when the candidate leads, and resigns at the first line from its parent.
 func (c *candidacy) obey() error {
 	ctx, resign := context.WithCancel(context.Background())
 	defer resign()
@@ -54,14 +54,14 @@ func (c *candidacy) obey() error {
 	return err
 }
 
-// office is what the candidates of one library run for, each a process of its own.
+// office is an election among candidates of one library, each in its own process.
 type office struct {
 	*testing.T
 	name     string
 	campaign func() *realzk.Child
-	queued   func() int // how many of them have queued
+	queued   func() int // how many candidates have queued
 	resign   func(*realzk.Child)
-	queue    []*realzk.Child // the leader, and the others in their order
+	queue    []*realzk.Child // the leader, and the other candidates in their order
 }
 
 // fill starts candidates until all have queued.
@@ -72,7 +72,7 @@ func (o *office) fill() {
 	}
 }
 
-// vacant has the leader go, and returns how long it took until the next candidate led.
+// vacant makes the leader leave, and returns how long it took until the next candidate led.
 func (o *office) vacant(leave func(*realzk.Child)) time.Duration {
 	began := time.Now()
 	leave(o.queue[0])
@@ -100,7 +100,7 @@ func failovers(t *testing.T, o options) {
 		return func() int {
 			names, _, err := witness.Children(path)
 			if err != nil {
-				return 0 // it is not made yet
+				return 0 // the directory does not exist yet
 			}
 			return len(names)
 		}
@@ -173,7 +173,7 @@ func startEtcd(t *testing.T) *etcd {
 	return e
 }
 
-// ctl is its command line.
+// ctl runs etcd's command line client.
 func (e *etcd) ctl(args ...string) *exec.Cmd {
 	cmd := exec.Command("etcdctl", append([]string{"--endpoints", e.endpoint}, args...)...)
 	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")

@@ -30,10 +30,10 @@ type hammer struct {
 	crossings  int // exclusive holds whose predecessor was in another process
 	contended  int
 	violations int
-	unfenced   int // overlaps with holds that the nemesis took: the store must compare tokens
+	unfenced   int // overlaps with holds that the nemesis ended: there the store must compare tokens
 	orphans    int // nodes left in a queue when all workers had ended
 	unclosed   int // processes that failed, or ended with goroutines left over
-	differ     int // nodes that some members show and others do not
+	differ     int // nodes that some members show and other members do not
 }
 
 func hammers(t *testing.T, o options) {
@@ -56,7 +56,8 @@ func hammers(t *testing.T, o options) {
 }
 
 // losesReplies has the servers execute creates and deletes whose replies are lost. After a round no
-// queue may have a node left: neither of a create that was repeated, nor of a delete that was not.
+// queue may have a node left: no node of a create that was repeated, and no node of a delete that
+// was not repeated.
 func losesReplies(t *testing.T, o options) {
 	o.Faults, o.Locks, o.Processes, o.Goroutines = 200, 64, 12, 8 // each connection loses one reply at a time
 	if o.short() {
@@ -93,8 +94,8 @@ func hammered(t *testing.T, o options, decks map[string]*deck) {
 	}
 }
 
-// goesOn reports whether there is another round. A short run ends when it means something: on a
-// busy machine its seconds may be too few.
+// goesOn reports whether there is another round. A short run continues until it shows something,
+// because on a busy machine its seconds may be too few.
 func (h *hammer) goesOn(took time.Duration) bool {
 	switch {
 	case h.First && h.Failed():
@@ -115,8 +116,8 @@ func (h *hammer) raise() {
 		h.session = 3 * time.Second
 		opts.Partitions, opts.JVM = true, nil // a server that is killed again and again needs a quick start
 		opts.Config["syncLimit"] = strconv.Itoa(int(quorumPatience / tick))
-		// A member that restarts reads its log from the last snapshot on, and must be done before
-		// the others drop it.
+		// A member that restarts reads its log from the last snapshot on. It must finish before the
+		// other members drop it.
 		opts.Config["snapCount"] = "10000"
 		h.members = realzk.Cluster(h, h.Servers, opts)
 		h.servers = h.members.Addrs()
@@ -130,10 +131,10 @@ func (h *hammer) raise() {
 		j.Linger = 400
 	}
 	if h.Servers > 1 {
-		j.Least *= 10 // each request takes longer, and a queue of callers that give up serves none of them
+		j.Least *= 10 // each request takes longer, and in a queue in which all callers are canceled none is granted the lock
 	}
 	if h.decks == nil {
-		j.Calm, j.Session = true, 40*time.Second // no machine is too busy to keep it
+		j.Calm, j.Session = true, 40*time.Second // no machine is too busy to keep such a session
 	}
 	h.admin = realzk.Connect(h, 20*time.Second, h.servers...)
 	for i := range h.Processes {
@@ -272,8 +273,8 @@ func (h *hammer) faults() (all, servers int64) {
 	return all, servers
 }
 
-// missing names what must happen in a run and has not. A short run need not have every fault, but
-// one of each deck.
+// missing names what must happen in a run and has not happened. A short run need not have every
+// fault, but it must have one fault of each deck.
 func (h *hammer) missing() (what []string) {
 	for kind, d := range h.decks {
 		fired := func(c card) bool { return h.fired[c.name] > 0 }
@@ -308,7 +309,7 @@ func (h *hammer) missing() (what []string) {
 	return what
 }
 
-// table counts the faults, what the workers did, and what came of it.
+// table counts the faults, what the workers did, and the results.
 func (h *hammer) table(took time.Duration) string {
 	var faults, tally []string
 	for _, card := range slices.Sorted(maps.Keys(h.fired)) {
@@ -324,11 +325,11 @@ func (h *hammer) table(took time.Duration) string {
 		h.violations, h.unfenced, h.WrongTotal, h.orphans, h.unclosed)
 }
 
-// finding is something wrong in one round. Its timeline shows the holds of a path, or else of a
-// worker.
+// finding is something wrong in one round. Its timeline shows the holds of a path or, without a
+// path, of a worker.
 type finding struct {
 	path, who string
-	at        int64 // 0: at the end of the hold with that token, or of the last one
+	at        int64 // 0: at the end of the hold with that token, or of the last hold
 	token     int64 // of a node that is left
 	text      string
 	by        []history.Hold // that broke a rule
@@ -336,7 +337,7 @@ type finding struct {
 
 const mostTimelines = 5
 
-// judge checks the records of one round, and reports what is wrong with a timeline.
+// judge checks the records of one round, and reports each violation, with a timeline.
 func (h *hammer) judge(paths, records []string, found []finding) {
 	byPath := make(map[string][]history.Hold)
 	granted := make(map[lock]history.Hold)
@@ -423,10 +424,10 @@ func (h *hammer) timeline(f finding, byPath map[string][]history.Hold) string {
 	return history.Timeline(f.text, f.at, holds, f.by, events)
 }
 
-// processOf is the process whose name the owner's begins with.
+// processOf returns the name of the process, with which the owner's name begins.
 func processOf(h history.Hold) string { return h.Who[:3] }
 
-// crossings counts handovers between processes, not within one.
+// crossings counts handovers from one process to another.
 func crossings(holds []history.Hold) (n int) {
 	slices.SortFunc(holds, func(a, b history.Hold) int { return int(a.Acquired - b.Acquired) })
 	last := ""

@@ -15,9 +15,9 @@ import (
 )
 
 // tenure is one hold, which may be lost at any time. It claims the time from its beginning to the
-// last instant at which it reported itself held: by one of the looks, or by a Release that found no
-// loss. Each such instant is read off the clock *before* the call, so a process that is frozen in
-// between claims nothing that it did not know.
+// last instant at which a check or a Release of the hold reported no loss. The clock is read
+// *before* each such call. So a process that is frozen between the two does not claim the time of
+// the freeze.
 type tenure struct {
 	*worker
 	*grip
@@ -25,13 +25,13 @@ type tenure struct {
 	owner  string
 	token  int64
 	sure   int64           // the last such instant
-	over   bool            // found to be lost
+	over   bool            // a call has reported the loss
 	ctx    context.Context // of the hold; nil until a check has asked for it
 }
 
 // The ways to break the locks on purpose.
 const (
-	breakGrant = "grant" // be inside without having acquired
+	breakGrant = "grant" // enter without acquiring the lock
 	breakToken = "token" // report a token from long ago
 	breakEarly = "early" // release the lock, and remain inside
 	breakEvery = 20      // calls
@@ -76,9 +76,9 @@ func (w *worker) cycle(path int) {
 	}
 }
 
-// wait returns the context of an acquisition. Most callers give up, at an instant whose logarithm
-// is uniform: otherwise all workers would wait for a holder that cannot be reached, and the other
-// locks would be idle. Some contexts have ended before the call.
+// wait returns the context of an acquisition. Most of these contexts are canceled, at an instant
+// whose logarithm is uniform. Otherwise all workers would wait for a holder that cannot be reached,
+// and the other locks would be idle. Some contexts have ended before the call.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.until)
 	least, most := w.Least, 50*w.Least
@@ -96,7 +96,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
-// failed checks the error of an acquisition that may have given up.
+// failed checks the error of an acquisition that may have been canceled.
 func (w *worker) failed(ctx context.Context, g *grip, err error) bool {
 	switch {
 	case err == nil:
@@ -137,7 +137,7 @@ func (fake) Guard(...any) []any                          { return []any{&zk.Chec
 
 // begin begins to claim the locks, at the first time and after a downgrade.
 func (t *tenure) begin() {
-	// The session identifies the holds that the nemesis ended together with one.
+	// The session identifies the holds that the nemesis has ended together with a session.
 	t.owner = fmt.Sprintf("%s@%x", t.who, t.conn.Client().SessionID())
 	for i := range t.claims {
 		c := &t.claims[i]
@@ -192,7 +192,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// lost records a loss. A Release may be the first call to find it, and then Lost stays open.
+// lost records a loss. A Release may be the first call to detect the loss, and then Lost remains
+// open.
 func (t *tenure) lost() {
 	if t.over {
 		return
@@ -223,7 +224,7 @@ func (t *tenure) lose() {
 }
 
 // stay is the time inside. Half of all holders call no method of the hold: then the hold sets no
-// watch. A few stay until their session can have ended.
+// watch. A few remain inside until their session may have ended.
 func (t *tenure) stay() {
 	most := t.Session * 3 / 2
 	if t.Calm {
@@ -247,7 +248,7 @@ func (t *tenure) stay() {
 }
 
 func (w *worker) linger(stay time.Duration) {
-	timer := time.NewTimer(stay) // real: the holder is at work
+	timer := time.NewTimer(stay) // real time: the holder works
 	<-timer.C
 }
 
@@ -270,13 +271,13 @@ func (t *tenure) watch(stay time.Duration) {
 	}
 }
 
-// calling is the context of a call on the hold.
+// calling returns the context of a call on the hold.
 func (t *tenure) calling() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), t.until)
 }
 
-// told notes what a call on the hold that began at an instant has reported. It returns true if the
-// call succeeded.
+// told records the result of a call on the hold. before is the instant at which the call began.
+// told returns true if the call succeeded.
 func (t *tenure) told(what string, before int64, err error) bool {
 	switch {
 	case errors.Is(err, hold.ErrLost):

@@ -21,15 +21,15 @@ import (
 )
 
 // expiring is the timeout of sessions that are ended on purpose. Now and then the client resumes a
-// session that is just being closed, where the server does not answer it any more; it notices after
-// two thirds of the timeout.
+// session that is just being closed, where the server does not answer any more. The client detects
+// that after two thirds of the timeout.
 const expiring = 6 * time.Second
 
 var open = zk.WorldACL(zk.PermAll)
 
 // leaksNothing has waits canceled and sessions lost, over and over: heap, goroutines, watches and
 // nodes must be as many as before. It counts what this process and its shared server have, so no
-// other test may run at the time.
+// other test may run at the same time.
 func leaksNothing(t *testing.T, o options) {
 	times := 1
 	if !o.short() {
@@ -73,8 +73,8 @@ func newHall(t *testing.T, w way, timeout time.Duration) *hall {
 	h := &hall{T: t, way: w, path: path, dir: path + w.below, witness: realzk.Connect(t, lasting, addr), conn: realzk.Connect(t, timeout, addr)}
 	h.makeDir(path)
 	h.lock, h.block = w.hold(locks.On(h.conn), path), w.next(locks.On(h.witness), path)
-	// What the locks of a connection share is freed with the last of them, and then the meter could
-	// not see it.
+	// What the locks of a connection share is freed with the last lock, and then the figures would
+	// not show it.
 	t.Cleanup(func() { runtime.KeepAlive(h.lock) })
 	return h
 }
@@ -112,8 +112,8 @@ func (h *hall) queues(least, most int) {
 
 const many = 1 << 30
 
-// flat does something n times in all, a little at first and then in halves, and asserts that the
-// figures do not grow.
+// flat runs a function n times in all: a few times at first, and then in two halves. It asserts
+// that the figures do not grow.
 func (h *hall) flat(n, step int, do func(step int)) {
 	h.Helper()
 	run := func(n int) figures {
@@ -122,7 +122,7 @@ func (h *hall) flat(n, step int, do func(step int)) {
 		}
 		return read(h)
 	}
-	start, middle, end := run(2*step), run(n/2), run(n-n/2) // the first, so that all tables have their size
+	start, middle, end := run(2*step), run(n/2), run(n-n/2) // the first run lets all tables reach their size
 	// A semaphore keeps its watch on the number of permits, and itself, for up to 20 s.
 	test.Poll(patience, func() bool { end = read(h); return len(end.grown(start)) == 0 })
 	h.Logf("%s: after a few %v; after %d %v; after %d %v", h.name, start, n/2, middle, n, end)
@@ -131,15 +131,15 @@ func (h *hall) flat(n, step int, do func(step int)) {
 	}
 }
 
-// canceledWaits leave nothing: neither waits that had queued, nor those whose create was still in
-// flight. Each has a lock value of its own.
+// canceledWaits leave nothing: neither waits that had queued, nor waits whose create was still in
+// flight. Each wait has its own lock value.
 func canceledWaits(t *testing.T, w way, n int) {
 	h := newHall(t, w, lasting)
 	held, err := h.block(t.Context())
 	h.must(err)
 	holders := len(test.Children(t, h.witness, h.dir))
 	// A first waiter watches every node that can be watched. The client cannot remove a watch, so
-	// those on nodes that live remain, for the next waiter.
+	// the watches on nodes that exist remain, for the next waiter.
 	h.wait(1, func() {
 		test.Eventually(h, patience, "a waiter watches", func() bool { return len(realzk.Watched(h, h.conn.SessionID())) == h.watches })
 	})
@@ -147,7 +147,7 @@ func canceledWaits(t *testing.T, w way, n int) {
 	round := 0
 	h.flat(n, min(100, n/4), func(waiters int) {
 		round++
-		// All of them in the queue, then half of them, then some.
+		// The waits are canceled when all are queued, or only some of them.
 		h.wait(waiters, func() { h.queues(holders+waiters*(4-round%4)/4, many) })
 		h.queues(0, holders)
 	})
@@ -155,7 +155,8 @@ func canceledWaits(t *testing.T, w way, n int) {
 	test.AssertEmpty(t, h.witness, h.dir)
 }
 
-// wait has waiters with a value each, and cancels them when there returns.
+// wait starts waiters, each with its own lock value, and cancels them when the function there
+// returns.
 func (h *hall) wait(waiters int, there func()) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
@@ -175,7 +176,7 @@ func (h *hall) wait(waiters int, there func()) {
 }
 
 // lostSessions leave nothing: sessions expire under a holder, a waiter and a holder that calls no
-// method of its hold. The waiter is the same all the time, and queues again each time.
+// method of its hold. It is always the same waiter, which queues again each time.
 func lostSessions(t *testing.T, w way, n int) {
 	h := newHall(t, w, expiring)
 	held, err := h.block(t.Context())
@@ -217,7 +218,7 @@ func lostSessions(t *testing.T, w way, n int) {
 }
 
 // pathsUsedOnce leave nothing: a program may have a lock for each of its customers. The server
-// removes their nodes, and no watch on them and no memory remains.
+// deletes the nodes of these locks, and no watch on the nodes and no memory remains.
 func pathsUsedOnce(t *testing.T, w way, n int) {
 	h := newHall(t, w, lasting)
 	next := 0
@@ -245,15 +246,15 @@ func pathsUsedOnce(t *testing.T, w way, n int) {
 }
 
 const (
-	// perWaiter is what a waiting goroutine may cost: this
-	// includes what the client keeps for each watch.
+	// perWaiter is how many bytes a waiting goroutine may cost, including what the client keeps for
+	// each watch.
 	perWaiter = 4 << 10
-	// perValue is what a lock value may cost that no goroutine uses.
+	// perValue is how many bytes a lock value may cost that no goroutine uses.
 	perValue = 1 << 10
 )
 
-// costOfWaiters measures waiters of one queue, each with a lock value of its own or all with one,
-// compared with as many goroutines that only wait for their context.
+// costOfWaiters measures waiters of one queue, each with its own lock value or all with one value.
+// It compares them with as many goroutines that only wait for their context.
 func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 	h := newHall(t, w, lasting)
 	held, err := h.block(t.Context())
@@ -263,7 +264,7 @@ func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 	if !own {
 		inQueue = 1
 	}
-	if h.name == "read" { // the readers of one value have one goroutine queue for all of them
+	if h.name == "read" { // one goroutine queues for all readers of one value
 		senders = inQueue
 	}
 	crowd := func(wait func(ctx context.Context, i int), there func()) (perHeap int64, goroutines int) {
@@ -303,7 +304,7 @@ func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 	perHeap, goroutines := crowd(wait, there)
 	t.Logf("%s: a value has %d bytes of heap; of %d waiters each has %d and %.2f goroutines, one that waits for its context alone %d and %.2f",
 		w.name, perV, waiters, perHeap, float64(goroutines)/float64(waiters), bareHeap, float64(bare)/float64(waiters))
-	// The heartbeat, and what it asks, are one for all.
+	// All waiters share the heartbeat and its requests.
 	if perHeap-bareHeap > perWaiter || perV > perValue || goroutines-bare-senders > 4 {
 		t.Errorf("the limits are %d bytes for a waiter, %d for a value, and 4 goroutines for all waiters", perWaiter, perValue)
 	}
@@ -311,7 +312,7 @@ func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 	test.AssertEmpty(t, h.witness, h.dir)
 }
 
-// figures are what could grow.
+// figures are the numbers that must not grow.
 type figures struct {
 	heap       int64 // bytes that live after a garbage collection
 	goroutines int
@@ -323,11 +324,11 @@ func (f figures) String() string {
 	return fmt.Sprintf("%d KiB of heap, %d goroutines, %d watches, %d nodes", f.heap>>10, f.goroutines, f.watched, f.nodes)
 }
 
-// slack is by how much a heap that is flat may differ between two readings: the runtime's own
-// tables and pools, and what the client is just reading into.
+// slack is by how much two readings of a heap that does not grow may differ, because of the
+// runtime's own tables and pools, and the buffers into which the client is reading.
 const slack = 512 << 10
 
-// grown names what is more than it was before.
+// grown names the figures that are larger than before.
 func (f figures) grown(before figures) (grown []string) {
 	for _, g := range []struct {
 		what      string
@@ -373,8 +374,8 @@ func read(tb testing.TB) (f figures) {
 	return f
 }
 
-// heap returns the bytes that are reachable. Finalizers, weak pointers and cleanups take a second
-// collection, and pools a third.
+// heap returns the bytes that are reachable. Finalizers, weak pointers and cleanups need a second
+// collection, and pools need a third.
 func heap() int64 {
 	var m runtime.MemStats
 	for range 3 {
@@ -391,7 +392,7 @@ func theMeterSeesALeak(t *testing.T) {
 		t.Errorf("grown without a reason: %q", grown)
 	}
 	path := test.Path(t)
-	var nodes []any // more than the server may sweep meanwhile
+	var nodes []any // more nodes than the server may delete meanwhile
 	for i := range 500 {
 		nodes = append(nodes, &zk.CreateRequest{Path: fmt.Sprintf("%s-%d", path, i), Acl: open})
 	}
@@ -406,7 +407,7 @@ func theMeterSeesALeak(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() { <-stop }()
-	kept := make([]byte, 32*slack) // what the tests before it have left may be freed meanwhile
+	kept := make([]byte, 32*slack) // what earlier tests have left may be freed meanwhile
 	after := read(t)
 	runtime.KeepAlive(kept)
 	if grown := after.grown(before); len(grown) != 4 || after.watched-before.watched != 3 {

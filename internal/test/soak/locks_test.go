@@ -16,8 +16,9 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// lockKind is one kind of lock at one path. take acquires it in one of its ways; among chooses how
-// it is taken together with others; queue lists its members, for a caller whose wait was too long.
+// lockKind is one kind of lock at one path. take acquires the lock in one of its ways. among
+// chooses how the lock is acquired together with others. queue lists the members, for the error of
+// a wait that was too long.
 type lockKind struct {
 	take  func(ctx context.Context, w *worker) (*grip, error)
 	among func(w *worker) (zklocks.Locker, claim)
@@ -60,7 +61,7 @@ type grip struct {
 	claims []claim
 	try    bool
 	give   func(context.Context) error
-	more   func(*tenure) // what else its holder can do, or nil
+	more   func(*tenure) // what else the holder can do, or nil
 	after  func()        // called after the release, or nil
 }
 
@@ -74,7 +75,7 @@ type held interface {
 	Guard(ops ...any) []any
 }
 
-// claim is what a hold has of one lock.
+// claim is the part of a hold that concerns one lock.
 type claim struct {
 	kind    history.Kind
 	permits int
@@ -82,7 +83,7 @@ type claim struct {
 	span    *history.Span
 }
 
-// one is the claim of a hold of a single lock.
+// one returns the claim of a hold on a single lock.
 func one(path int, kind history.Kind, permits int) []claim {
 	return []claim{{kind: kind, permits: permits, path: path}}
 }
@@ -197,7 +198,7 @@ func (t *tenure) proclaim(e *leader.Election, term *zklocks.Hold) {
 	ctx, cancel := t.calling()
 	defer cancel()
 	err := e.Proclaim(ctx, term, []byte(t.owner))
-	if errors.Is(err, zk.ErrConnectionClosed) { // the answer is lost, and with it whether it took place
+	if errors.Is(err, zk.ErrConnectionClosed) { // the answer is lost, so it is unknown whether the data were replaced
 		t.count("perhaps proclaimed")
 		return
 	}

@@ -30,7 +30,7 @@ type nemesis struct {
 	lull    time.Duration // between two faults of the servers
 	session time.Duration
 	seed    uint64
-	decks   map[string]*deck // by who has a hand for it: client, nodes, members; nil: nothing breaks
+	decks   map[string]*deck // by the target of the hands: client, nodes, members; nil: nothing breaks
 
 	servers []string // their own addresses
 	clients []*client
@@ -61,7 +61,7 @@ type hand struct {
 	*nemesis
 	ctx    context.Context
 	random *rand.Rand
-	client *client  // of a hand for one
+	client *client  // of a hand for a client
 	paths  []string // of the locks
 }
 
@@ -72,8 +72,8 @@ type card struct {
 	play func(*hand) bool
 }
 
-// deck is dealt in a random order, without repetition until it is through. A rare card is in every
-// fourth deal only.
+// deck is dealt in a random order, and no card comes again before all have been dealt. A rare card
+// is only in every fourth deal.
 type deck struct {
 	often, rarely []card
 	deals         int
@@ -150,8 +150,8 @@ func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	hands.Wait()
 }
 
-// rest waits between two faults, for the hand's share of the rate, or after a fault of the servers
-// for some locks to be granted. It returns false when the run is over.
+// rest waits between two faults: for the hand's share of the rate or, after a fault of the servers,
+// until some locks were granted. It returns false when the run is over.
 func (h *hand) rest(share float64) bool {
 	mean := h.lull
 	if share > 0 {
@@ -160,7 +160,7 @@ func (h *hand) rest(share float64) bool {
 	return h.pause(time.Duration(float64(mean) * min(h.random.ExpFloat64(), 4)))
 }
 
-// pause returns true after that time, false when the run is over.
+// pause returns true after the given time, and false when the run is over.
 func (h *hand) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -186,7 +186,8 @@ func clientDeck() *deck {
 	mute, muteReplies, unmute := each((*proxy.Proxy).Mute), each((*proxy.Proxy).MuteReplies), each((*proxy.Proxy).Unmute)
 	stop, resume := func(h *hand) { h.client.process.Pause() }, func(h *hand) { h.client.process.Resume() }
 	accept := each(func(p *proxy.Proxy) { _ = p.Accept() }) // if it fails, the client is without a server until the next time
-	// lasting is a fault that lasts for a part of the session timeout, or for longer than it.
+	// lasting returns a fault that lasts for a part of the session timeout, or for longer than the
+	// timeout.
 	lasting := func(name string, begin, end func(*hand), outlasts bool) card {
 		return card{name, func(h *hand) bool {
 			defer h.say(h.client.name, "%s: %s", h.client.name, name)()
@@ -210,7 +211,7 @@ func clientDeck() *deck {
 		each((*proxy.Proxy).Cut)(h)
 		return true
 	})
-	// These cost a session, most of the time.
+	// The following faults mostly cost a session.
 	expire := card{"expire", (*hand).expire}
 	d.rarely = []card{expire, expire, lasting("black hole", mute, unmute, true), lasting("deaf", muteReplies, unmute, true), lasting("freeze", stop, resume, true)}
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
@@ -231,7 +232,7 @@ func packetCard(action proxy.Action, op proxy.Op) card {
 	name := action.String() + ": " + op.String()
 	return card{name, func(h *hand) (struck bool) {
 		defer h.say(h.client.name, "%s: %s", h.client.name, name)()
-		ctx, cancel := context.WithTimeout(h.ctx, h.session/2) // such a request may not come
+		ctx, cancel := context.WithTimeout(h.ctx, h.session/2) // the client may not send such a request
 		defer cancel()
 		fired := make(chan struct{}, len(h.client.proxies))
 		for _, p := range h.client.proxies {
@@ -245,7 +246,7 @@ func packetCard(action proxy.Action, op proxy.Op) card {
 				}
 			}()
 			if op == proxy.ConnectOp {
-				p.Cut() // it comes with a new connection
+				p.Cut() // this request comes with a new connection
 			}
 		}
 		select {
@@ -260,8 +261,8 @@ func packetCard(action proxy.Action, op proxy.Op) card {
 	}}
 }
 
-// expire ends the client's session at the server. Each of its proxies knows of one session; one of
-// these is alive.
+// expire ends the client's session at the server. Each of the client's proxies has recorded one
+// session, and one of these sessions is alive.
 func (h *hand) expire() (struck bool) {
 	defer h.say(h.client.name, "%s: expire", h.client.name)()
 	for i, p := range h.client.proxies {
@@ -281,8 +282,8 @@ func (h *hand) expire() (struck bool) {
 	return struck
 }
 
-// membersDeck strikes followers more often than the leader: without a leader no worker gets a lock,
-// and such a run proves nothing. A member that was killed takes a while to come back.
+// membersDeck strikes followers more often than the leader: without a leader no worker is granted a
+// lock, and such a run shows nothing. A member that was killed needs a while until it serves again.
 func membersDeck() *deck {
 	d := &deck{}
 	for name, n := range map[string]int{"pause follower": 3, "isolate follower": 3, "kill follower": 1, "kill leader": 1, "pause leader": 1, "isolate leader": 1} {
@@ -291,13 +292,13 @@ func membersDeck() *deck {
 	return d
 }
 
-// quorumPatience is how long a member may be silent before the others drop it.
+// quorumPatience is how long a member may be silent before the other members drop it.
 const quorumPatience = time.Second
 
-// assail breaks one member of the ensemble, and repairs it before another member is broken: two of
-// three must serve.
+// assail breaks one member of the ensemble, and repairs it before another member is broken, because
+// two of three members must serve.
 func (h *hand) assail(what string) bool {
-	// A fault of an ensemble that is still down has no effect.
+	// A fault would have no effect while the ensemble is still down.
 	for !h.whole() {
 		if !h.pause(20 * time.Millisecond) {
 			return false
@@ -312,8 +313,8 @@ func (h *hand) assail(what string) bool {
 	if who == "follower" {
 		s = followers[h.random.IntN(len(followers))]
 	}
-	// The other members notice some and do not notice others; a few last longer than a session
-	// whose client cannot be reached.
+	// The other members detect some of these absences, and do not detect others. A few absences
+	// last longer than a session whose client cannot be reached.
 	away := upTo(h.random, 2*quorumPatience)
 	if h.random.IntN(8) == 0 {
 		away = h.session + upTo(h.random, h.session)
@@ -328,7 +329,8 @@ func (h *hand) assail(what string) bool {
 	case "kill":
 		must(s.Kill())
 		h.pause(away / 4) // a restart takes a while, too
-		// It may not serve at once, because of an election; whole checks that.
+		// The member may not serve at once, because of an election. The next assail waits until it
+		// does, see whole.
 		if err := s.Restart(); err != nil && !s.Alive() {
 			h.t.Error(err)
 		}
@@ -351,9 +353,10 @@ func (n *nemesis) whole() bool {
 }
 
 // byHand records what the nemesis took from holders: nodes that it deleted, sessions that it ended
-// at the server. Then the next holder is granted the lock before the old one can learn of the loss,
-// and no lock can prevent that. So these holds count as certain only up to the instant before the
-// fault. Each is identified by its token, its node's exact name, or its session.
+// at the server. Then the next holder is granted the lock before the old holder can be notified of
+// the loss, and no lock can prevent that. So these holds count as certain only up to the instant
+// before the fault. A hold is identified by its token, by the exact name of its node, or by its
+// session.
 type byHand struct {
 	tokens   map[lock]int64
 	nodes    map[string]int64
@@ -389,7 +392,7 @@ func nodesDeck() *deck {
 // busy returns a lock that has a queue, and the nodes in the order of their numbers: the last ten
 // digits of a name.
 func (h *hand) busy() (lock, dir string, names []string) {
-	for range 100 { // of many locks most are free
+	for range 100 { // of many locks most are free, so try several
 		i := h.random.IntN(len(h.paths))
 		lock, dir = h.paths[i], queueOf(h.paths, i)
 		if names, _, _ = h.admin.Children(dir); len(names) > 0 || h.ctx.Err() != nil {
@@ -414,14 +417,14 @@ func (h *hand) delete(lockPath, dir, name string) bool {
 	if over(); errors.Is(err, zk.ErrNoNode) {
 		return false
 	}
-	h.mu.Lock() // it is deleted, or the answer is lost
+	h.mu.Lock() // the node is deleted, or the answer is lost
 	defer h.mu.Unlock()
 	h.byHand.tokens[lock{lockPath, stat.Czxid}] = at
 	h.byHand.nodes[node] = at
 	return true
 }
 
-// taken returns when the nemesis took a hold from its holder, if it did. node is the node of a
+// taken returns when the nemesis has taken a hold from its holder, if it has. node is the node of a
 // downgraded hold, "" for others.
 func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
 	note := func(t int64, ok bool) {

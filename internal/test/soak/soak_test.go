@@ -16,7 +16,7 @@ import (
 // childEnv has the order to a process that a test starts: a copy of the test's own program.
 const childEnv = "SOAK_CHILD"
 
-// order is one of these.
+// order is such an order.
 type order struct {
 	Job       *job
 	Candidate *candidacy
@@ -41,11 +41,11 @@ func (o order) obey() error {
 	return o.Job.obey(realzk.Lines())
 }
 
-// patience limits steps that take seconds: only a hanging test reaches it.
+// patience limits steps that take seconds. Only a test that hangs reaches this limit.
 const patience = time.Minute
 
-// options are the size of a run. The environment has them, see fromEnv; the flags of `make soak`
-// set it.
+// options are the size of a run. They are read from the environment, see fromEnv, which the flags
+// of `make soak` set.
 type options struct {
 	Kind       string // "" in a plain go test, which runs a short cell of each kind
 	For        time.Duration
@@ -57,7 +57,7 @@ type options struct {
 	Round      time.Duration // the record is checked after each round
 	Processes  int
 	Goroutines int           // of each process
-	Patience   time.Duration // that a call may take
+	Patience   time.Duration // how long a call may take
 	First      bool          // end with the first round in which something is wrong
 	Break      string        // how the processes break the locks: the test of the test
 }
@@ -88,14 +88,14 @@ func fromEnv(t *testing.T) options {
 	return o
 }
 
-// TestSoak runs the kind that SOAK_KIND names, or a short cell of each.
+// TestSoak runs the kind that SOAK_KIND names, or a short cell of each kind.
 func TestSoak(t *testing.T) {
 	found := false
 	for _, k := range []struct {
 		name string
 		run  func(*testing.T, options)
 	}{
-		{"leaks", leaksNothing}, // first: it counts what the process has
+		{"leaks", leaksNothing}, // first, because it counts what the process has
 		{"hammer", hammers},
 		{"lost", losesReplies},
 		{"takeover", takeovers},

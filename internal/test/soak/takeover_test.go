@@ -35,7 +35,7 @@ type way struct {
 	name       string
 	below      string // the directory of the queue, below the lock's path; the node at the path holds "1"
 	hold, next func(*zklocks.Conn, string) acquire
-	watches    int // of a caller of hold that waits behind a caller of next
+	watches    int // how many watches a caller of hold sets that waits behind a caller of next
 }
 
 var ways = []way{
@@ -52,7 +52,7 @@ func enters(c *zklocks.Conn, path string) acquire { return reentrant.New(c, path
 func permit(c *zklocks.Conn, path string) acquire { return semaphore.New(c, path, 1).Locker(1).Lock }
 func leads(c *zklocks.Conn, path string) acquire  { return leader.New(c, path).Campaign }
 
-// several takes the lock and another one.
+// several acquires the lock together with another lock.
 func several(c *zklocks.Conn, path string) acquire {
 	return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path)).Lock
 }
@@ -106,7 +106,7 @@ func takeoversOnReal(t *testing.T, o options) {
 	y.print(t)
 }
 
-// play is one round: every fourth strikes connections, the others servers.
+// play is one round. Every fourth round strikes connections, the other rounds strike servers.
 func (b *bench) play(n int) {
 	if n%4 == 0 {
 		b.connections(3 * len(blows))
@@ -131,15 +131,15 @@ var blows = []blow{
 	{name: "black hole at a heartbeat's answer", strike: muteAt(proxy.CheckOp, proxy.HoldReply)},
 	{name: "black hole at a ping's answer", strike: muteAt(proxy.PingOp, proxy.HoldReply)},
 	{name: "connection refused", strike: func(s *seat) { s.proxy.Refuse() }},
-	// What the client releases until then still arrives, so the next holder may be granted by that
-	// release.
+	// A release that the client sends before the second fault still arrives, and may grant the lock
+	// to the next holder.
 	{name: "answers lost, later all", returns: true, strike: func(s *seat) {
 		s.proxy.MuteReplies()
 		pass(upTo(s.random, s.timeout))
 		s.proxy.Mute()
 	}},
-	// The session lives on, because the client's reconnects keep it alive; so the next holder is
-	// granted by the client's own delete, when it has reconnected.
+	// The session lives on, because the client's reconnects keep it alive; so the client's own
+	// delete grants the lock to the next holder, when the client has reconnected.
 	{name: "answers lost, then back", returns: true, strike: func(s *seat) {
 		s.proxy.MuteReplies()
 		test.Within(s, patience, "the loss is notified", func() { <-s.hold.Lost() })
@@ -165,13 +165,13 @@ func muteAt(op proxy.Op, action proxy.Action) func(*seat) {
 }
 
 // failure strikes a server, and with it all holders behind it. The next callers are connected to
-// the others, if there are others.
+// the other servers, if there are any.
 type failure struct {
 	name     string
-	servers  int  // that it needs
-	leader   bool // it strikes the leader, not a follower
+	servers  int  // how many servers the fault needs
+	leader   bool // the fault strikes the leader, not a follower
 	timeouts []time.Duration
-	// spares: strike returns when all is well again, and some or all holds may live on.
+	// spares: strike returns when all servers work again, and some or all holds may survive.
 	spares bool
 	// proxied: each holder has a proxy.
 	proxied bool
@@ -219,8 +219,8 @@ func (b *bench) restart(s venue.Server) func() {
 }
 
 // freezeForAWhile lasts for between half the shortest deadline and well above the longest. A single
-// server that is frozen grants no lock. Whatever it does when it runs again, the lock is then
-// either held by the same holder or known to be lost.
+// server that is frozen grants no lock. Whatever the server does when it runs again, the lock is
+// then either held by the same holder, or has been reported as lost.
 func (b *bench) freezeForAWhile(s venue.Server) func() {
 	b.must(s.Pause())
 	b.silent = brief[0]/4 + upTo(b.random, brief[len(brief)-1]*5/4)
@@ -240,17 +240,17 @@ func (b *bench) freezeForAWhile(s venue.Server) func() {
 	return func() {}
 }
 
-// depose pauses the leader until it is deposed. It does not know that when it continues, and until
-// it finds out it answers handshakes by itself: the other members do not prolong the session that a
-// client resumes there. Clients that reconnect to it, and reach no other server, must not count
-// from that handshake.
+// depose pauses the leader until it is deposed. When the leader continues, it has not detected yet
+// that it was deposed. Until it does, it answers handshakes by itself, and the other members do not
+// prolong a session that a client resumes there. Clients that reconnect to it, and reach no other
+// server, must not count from that handshake.
 func (b *bench) depose(old venue.Server) func() {
 	b.must(old.Pause())
 	test.Eventually(b, patience, "the others have elected a leader", func() bool {
 		leader, err := b.three.Leader()
 		return err == nil && leader.Addr() != old.Addr()
 	})
-	pass(time.Second + upTo(b.random, time.Second)) // more than by what a server rounds the end of a session
+	pass(time.Second + upTo(b.random, time.Second)) // longer than the interval to which a server rounds the end of a session
 	epochs := make(map[*seat]uint64)
 	for _, s := range b.seats {
 		epochs[s] = s.holder.Epoch()
@@ -283,10 +283,10 @@ type bench struct {
 	three  venue.Ensemble
 	to     *tally
 	seats  []*seat
-	silent time.Duration // for so long at least no server has answered
+	silent time.Duration // at least how long no server has answered
 }
 
-// connections has each holder cut off at an instant of its own, which is random for its heartbeats
+// connections cuts off each holder at its own instant, which is random relative to its heartbeats
 // and pings.
 func (b *bench) connections(n int) {
 	addrs := []string{b.one.Addr()}
@@ -313,7 +313,7 @@ func (s *seat) struck(f blow) {
 	began := now(s.venue)
 	f.strike(s)
 	if !s.own {
-		began = now(s.venue) // it is in force from here on, at the latest
+		began = now(s.venue) // the fault is in force from here on, at the latest
 	}
 	if f.spares {
 		s.back()
@@ -334,9 +334,9 @@ func (s *seat) struck(f blow) {
 	}
 }
 
-// fails has one fault strike all holders. Unless the fault spares them they reach no other server.
-// They began at different instants, so the fault meets each at another point between its
-// heartbeats.
+// fails makes one fault strike all holders. Unless the fault spares the holders, they reach no
+// other server. The holders began at different instants, so the fault strikes each at a different
+// point between its heartbeats.
 func (b *bench) fails(f failure) {
 	victim, others := b.one, []string(nil)
 	if f.servers > 1 {
@@ -358,12 +358,12 @@ func (b *bench) fails(f failure) {
 	pass(upTo(b.random, time.Second))
 	began := now(b.venue)
 	outage := func() time.Duration { return 0 }
-	if f.spares { // otherwise its requests would hide a proof that comes too early
+	if f.spares { // otherwise the requests would hide a proof that comes too early
 		outage = b.watchOutage(others)
 	}
 	mend := f.strike(b, victim)
 	if !f.spares {
-		began = now(b.venue) // it is in force from here on, at the latest
+		began = now(b.venue) // the fault is in force from here on, at the latest
 	}
 	for _, s := range b.seats {
 		if s.own = f.spares; f.spares {
@@ -375,7 +375,7 @@ func (b *bench) fails(f failure) {
 				}
 				continue
 			}
-			// Half of T is what a holder has at least, from the last answer on.
+			// A holder has at least half of T, from the last answer on.
 			if b.venue.Virtual() && f.servers > 1 && outage() < s.timeout/2-time.Second {
 				b.Errorf("%s: lost, T is %v, and a quorum had answered all the time but for %v", s.path, s.timeout, outage())
 			}
@@ -419,8 +419,8 @@ func (b *bench) whole() {
 	})
 }
 
-// watchOutage sends requests to the quorum again and again. The returned function returns the
-// longest time without an answer, and ends that.
+// watchOutage sends requests to the quorum again and again. The returned function stops this, and
+// returns the longest time without an answer.
 func (b *bench) watchOutage(addrs []string) func() time.Duration {
 	conn := b.venue.Connect(b, lasting, addrs...)
 	stop, longest := make(chan struct{}), make(chan time.Duration, 1)
@@ -457,31 +457,31 @@ type seat struct {
 	random  *rand.Rand
 	path    string
 	timeout time.Duration
-	proxy   *proxy.Proxy // of the holder's connection; nil: it has none
+	proxy   *proxy.Proxy // of the holder's connection; nil: there is no proxy
 	holder  *wire.Conn
 	witness *wire.Conn // of the next caller
 	hold    *zklocks.Hold
 	ctx     context.Context
-	own     bool // the session may live on: then the holder's own delete grants the lock, after the loss
+	own     bool // the session may survive: then the holder's own delete grants the lock, after the loss
 	told    chan notice
 	next    *contract.Attempt[grant]
 }
 
-// notice is the loss as a goroutine sees it that waits on Lost.
+// notice is the loss as a goroutine that waits on Lost detects it.
 type notice struct {
-	due int64 // the deadline, if it was what ended the hold
+	due int64 // the deadline, if the deadline has ended the hold
 	at  int64 // when the goroutine woke up
 }
 
-// grant is what is true when the acquiring call of the next caller has returned.
+// grant is the state when the acquiring call of the next caller has returned.
 type grant struct {
 	*zklocks.Hold
 	at   int64
-	held bool // the first holder's Held still says true
-	open bool // or its Lost is not closed
+	held bool // the first holder's Held still returns true
+	open bool // the first holder's Lost is not closed
 }
 
-// sit has a holder take a lock, and returns when the next caller has queued.
+// sit makes a holder acquire a lock, and returns when the next caller has queued.
 func (b *bench) sit(w way, timeout time.Duration, servers, others []string, proxied bool) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -506,7 +506,7 @@ func (b *bench) sit(w way, timeout time.Duration, servers, others []string, prox
 		case <-lost:
 		case <-s.ctx.Done():
 		}
-		if closed(lost) { // otherwise it was released
+		if closed(lost) { // otherwise the hold was released
 			at := now(s.venue)
 			s.told <- notice{s.due(session, at), at}
 		}
@@ -557,7 +557,8 @@ func (s *seat) lost(what string, fault int64) {
 	s.to.add(l)
 }
 
-// due is the deadline of the holder's session, or at, if it is not known or later.
+// due returns the deadline of the holder's session. If the deadline is unknown or later than at,
+// due returns at.
 func (s *seat) due(session, at int64) int64 {
 	deadline := s.holder.Deadline(session)
 	if deadline.IsZero() {
@@ -572,7 +573,7 @@ func (s *seat) due(session, at int64) int64 {
 	}
 }
 
-// now is one clock for all that has to do with a venue.
+// now returns the time by one clock, for everything that concerns a venue.
 func now(v venue.Venue) int64 {
 	if v.Virtual() {
 		return time.Now().UnixNano()
@@ -580,8 +581,8 @@ func now(v venue.Venue) int64 {
 	return history.Now()
 }
 
-// packet waits until a fault strikes the next packet of that kind, or the hold is lost: then no
-// such packet is sent any more.
+// packet waits until a fault strikes the next packet of that kind, or the hold is lost, because no
+// such packet is sent after that.
 func (s *seat) packet(op proxy.Op, action proxy.Action) {
 	s.Helper()
 	f := s.proxy.Next(op, action)
@@ -628,9 +629,9 @@ func (s *seat) back() {
 	})
 }
 
-// pass lets time pass: a fault comes at an instant that nothing announces.
+// pass lets time pass, because a fault comes at an instant that nothing announces.
 func pass(d time.Duration) {
-	timer := time.NewTimer(d) // real: no event announces it
+	timer := time.NewTimer(d) // real time, because no event announces the instant
 	<-timer.C
 }
 

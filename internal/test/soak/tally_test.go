@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// loss is one hold that a fault struck. Times count from the fault.
+// loss is one hold that a fault has struck. The times count from the fault.
 type loss struct {
 	what     string
 	timeout  time.Duration
-	survived bool          // then there are no times
-	due      time.Duration // the deadline, or another cause that was known earlier
+	survived bool          // the hold survived, so there are no times
+	due      time.Duration // the deadline, or the instant of another cause that was known earlier
 	told     time.Duration // when a goroutine that waits on Lost woke up
 	granted  time.Duration // when the next caller's call had returned
 }
@@ -39,7 +39,7 @@ func (y *tally) add(l loss) {
 	y.losses[row] = append(y.losses[row], l)
 }
 
-// print shows all of it, as a table for docs/maintainers/testing.md.
+// print prints the tally, as a table for docs/maintainers/testing.md.
 func (y *tally) print(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| fault | T | losses | held on | notified: first | median | last | next holds: median | last | margin: smallest | median |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
