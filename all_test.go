@@ -195,7 +195,8 @@ func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 	})
 }
 
-// The same, but the server withholds the event: the caller may not read the node any more.
+// The caller's node is deleted in the same way, but the server withholds the event, because the
+// caller may not read the node any more.
 func TestANodeThatIsDeletedWithoutAnEventAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		busy := p.held(other)
@@ -236,7 +237,8 @@ func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 	})
 }
 
-// The same, but the event is withheld: the caller reads the number at its next recheck.
+// The number shrinks in the same way, but the server withholds the event. The caller reads the
+// number at its next recheck.
 func TestALimitThatShrinksWithoutAnEventAfterTheTurnHasComeIsKept(t *testing.T) {
 	inPair(t, func(p *pair) {
 		path := p.Path + "-permits"
@@ -341,7 +343,7 @@ func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
 			p.Errorf("%d creates", n)
 		}
 		p.nodes(other, one)
-		// It does not store the number of a semaphore that does not exist, either.
+		// Nor does TryLock store the number of a semaphore that does not exist.
 		fresh := p.paths[other] + "-fresh"
 		var some [2]zklocks.Locker
 		some[other], some[one] = semaphore.New(locks.On(p.conn), fresh, 5).Locker(1), p.lock(one)
@@ -434,7 +436,8 @@ func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
 	})
 }
 
-// The same if both events arrive at once: in each round the client may process either first.
+// The turn at one lock ends when the turn at the other comes: both events arrive at once. In each
+// round the client may process either event first.
 func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		take := func(lock zklocks.Locker) *zklocks.Hold {
@@ -493,7 +496,7 @@ type foreign struct{}
 func (foreign) Lock(context.Context) (*zklocks.Hold, error)    { panic("called") }
 func (foreign) TryLock(context.Context) (*zklocks.Hold, error) { panic("called") }
 
-// Whether a call may send a request before it fails.
+// These say whether a call may send a request before it fails.
 const never, always = false, true
 
 // Bad input is an error at once, which names the lock. If the mistake can be found without a
@@ -1206,7 +1209,8 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "READ on "+s.Path+",") {
 					s.Errorf("%v does not name the right and the path", err)
 				}
-				// Where the client may list, it finds and deletes the node that it created.
+				// A client that may list a directory finds and deletes the node that it has created
+				// there.
 				besides := func() {
 					s.Settle()
 					if left, _, err := s.Witness.Children(s.Path + "-besides"); err != zk.ErrNoNode && (err != nil || len(left) > 0) {

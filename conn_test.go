@@ -574,7 +574,8 @@ func TestLostIsClosedAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 	}
 }
 
-// The same without the partition: the hold continues.
+// A holder reconnects and is granted a shorter session timeout. It is not cut off, so the hold
+// continues.
 func TestAHoldContinuesAfterAShorterTimeoutIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)

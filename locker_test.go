@@ -359,7 +359,7 @@ func TestWithinDoesNotEndTheWork(t *testing.T) {
 	})
 }
 
-// ctx ends the wait, too, and the error names ctx's error if it was canceled first.
+// ctx ends the wait, too. If ctx was canceled first, the error names ctx's error.
 func TestWithinAContextThatEndsFirst(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := rwlock.New(d.other, path).Lock(d.Context())
@@ -508,7 +508,7 @@ func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
 	}
 }
 
-// The same for a caller that waits for the lock: its node would block all callers behind it.
+// The caller still waits for the lock: its node would block all callers behind it.
 func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -606,7 +606,7 @@ func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
 	})
 }
 
-// Until ctx is canceled they wait for the answer as long as it takes.
+// Until ctx is canceled Do and Run wait for the answer as long as it takes.
 func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
 	for _, name := range []string{"Do", "Do with several locks"} {
 		t.Run(name, func(t *testing.T) {

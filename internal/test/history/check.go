@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Rules is what the locks promise beyond the rules that always hold.
+// Rules are what the locks of a record promise in addition to the rules that always hold.
 type Rules struct {
 	// Limits are the permits of semaphores. A hold of permits on a path that has none is a
 	// violation, so that a limit cannot be forgotten.
 	Limits []Limit
 
-	// Handoff: exclusive holders may pass one node, and so one token, on. The last of them may
-	// downgrade it, and then has the token of all of them.
+	// Handoff: exclusive holders may pass on one node, and so one token. The last of these holders
+	// may downgrade the node, and then has the token of all of them.
 	Handoff bool
 
 	// Reentrant: holds of one owner with one token are one hold.
 	Reentrant bool
 }
 
-// Limit is a number of permits and the time it was in force. For a count that is changed, Since is
-// when the change to it was called, and Until when the change from it had returned, so the two
-// overlap where it cannot be known which one holds.
+// Limit is a number of permits and the time it was in force. If the number was changed, Since is
+// when the change to this number was called, and Until is when the change to the next number had
+// returned. So two limits overlap while it is unknown which of them applies.
 type Limit struct {
 	Path    string // "": every path
 	Permits int
@@ -34,15 +34,14 @@ type Limit struct {
 type Rule string
 
 const (
-	Overlap   Rule = "overlap"     // two that exclude each other
+	Overlap   Rule = "overlap"     // two holds that exclude each other
 	TooMany   Rule = "too many"    // more permits than the limit
 	Token     Rule = "token order" // a later conflicting hold with a token that is not larger
 	NoLimit   Rule = "no limit"    // a hold of permits on a path without a limit
 	Malformed Rule = "malformed"   // a hold that ended before it began, or of an unknown kind
 )
 
-// Violation is one broken rule. The last of Holds is the one that broke it, by beginning when it
-// did.
+// Violation is one broken rule. The beginning of the last of Holds broke the rule.
 type Violation struct {
 	Rule  Rule
 	Path  string
@@ -52,18 +51,19 @@ type Violation struct {
 
 // Check sweeps over the holds of all recorders, in any order, in O(n log n):
 //
-//   - an exclusive hold overlaps no other, a shared one only shared ones, and permits only permits,
-//     in total not more than the limit;
-//   - a hold that begins after a conflicting one has ended has the larger token. Between permits
+//   - an exclusive hold overlaps no other hold, a shared hold overlaps only shared holds, and
+//     permits overlap only permits, in total not more than the limit;
+//   - a hold that begins after a conflicting hold has ended has the larger token. Between permits
 //     there is no such rule: the first grant may be the last to be recorded. A shared hold after an
-//     exclusive one of the same owner may have the same token: it was downgraded.
+//     exclusive hold of the same owner may have the same token, because the owner may have
+//     downgraded.
 //
-// Intervals are half open: one may begin at the instant at which another ends.
+// Intervals are half open: a hold may begin at the instant at which another ends.
 //
 // A changed limit binds a hold if it was in force at some time between Called and Acquired; holders
-// keep what they have. So the permits held at one time may come up to the largest limit that one of
-// these holders may have met. But when a hold was granted, those of smaller tokens were ahead of
-// it: together with them it keeps within the limit that it has met itself.
+// keep their permits. So the permits held at one time may reach the largest limit that may have
+// bound one of their holders. But when a hold was granted, the holds with smaller tokens were ahead
+// of it. Together with these it must not exceed the limit that has bound the hold itself.
 func Check(rules Rules, records ...[]Hold) *Report {
 	var all []Hold
 	for _, r := range records {
@@ -96,8 +96,8 @@ func Check(rules Rules, records ...[]Hold) *Report {
 	return report
 }
 
-// mergeReentries makes one hold of those that overlap, or touch, with the same owner, kind and
-// token.
+// mergeReentries makes one hold of all holds that overlap or touch each other and have the same
+// owner, kind and token.
 func mergeReentries(holds []Hold) []Hold {
 	type key struct {
 		who   string
@@ -125,7 +125,8 @@ func mergeReentries(holds []Hold) []Hold {
 
 func byAcquired(a, b Hold) int { return cmp.Compare(a.Acquired, b.Acquired) }
 
-// limitFor is the largest limit that h may have met; false: none is given.
+// limitFor returns the largest limit that may have bound h. It returns false if the rules have no
+// limit for the path.
 func (r Rules) limitFor(h Hold) (int, bool) {
 	best, found := 0, false
 	for _, l := range r.Limits {

@@ -14,7 +14,7 @@ const clockMonotonic = 1
 func Now() int64 {
 	var ts syscall.Timespec
 	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		return time.Now().UnixNano() // not allowed here: then at least consistently so
+		return time.Now().UnixNano() // the call is not allowed here, and never is: so all times are of this clock
 	}
 	return ts.Nano()
 }

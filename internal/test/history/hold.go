@@ -2,10 +2,11 @@
 // a correct lock can leave.
 //
 // It records the *certain* part of each hold: from the instant after the acquiring call returned to
-// the instant before the release was called, or loss was observed, whichever came first. It lies
-// within the true hold, so if two certain parts conflict the holds did, too: the checker has no
-// false alarms. And if no certain parts conflict, choosing their ends as the moments of locking and
-// unlocking is a legal sequential history: it misses nothing that the callers could have noticed.
+// the instant before the release was called, or the loss was observed, whichever came first. The
+// certain part lies within the true hold. So if two certain parts conflict, the holds conflict,
+// too: the checker has no false alarms. And if no certain parts conflict, the ends of these parts,
+// as the moments of locking and unlocking, make a legal sequential history. So the checker misses
+// nothing that the callers could have detected.
 //
 //	rec := history.NewRecorder("worker-1")
 //	...
@@ -20,8 +21,8 @@
 //	...
 //	report := history.Check(history.Rules{}, rec.Holds())
 //
-// A downgrade is two holds of one owner with one token: End the exclusive one before calling
-// Downgrade, Begin a shared one after it has returned.
+// A downgrade is two holds of one owner with one token: End the exclusive hold before the call of
+// Downgrade, and Begin a shared hold after Downgrade has returned.
 package history
 
 import (
@@ -34,7 +35,7 @@ type Kind string
 
 const (
 	Exclusive Kind = "exclusive" // all others
-	Shared    Kind = "shared"    // all but other shared ones
+	Shared    Kind = "shared"    // all but other shared holds
 	Permits   Kind = "permits"   // more permits than the limit
 )
 
@@ -42,18 +43,18 @@ const (
 type Hold struct {
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
-	// Permits is how many, when Kind is Permits; 0 counts as 1.
+	// Permits is the number of permits, if Kind is Permits; 0 counts as 1.
 	Permits int `json:"permits,omitempty"`
-	// Token is the fencing token; 0: none is known, and none is checked.
+	// Token is the fencing token; 0: the token is unknown, and is not checked.
 	Token int64 `json:"token,omitempty"`
-	// Who is the owner: a name of its own for each goroutine or process that should exclude others.
+	// Who is the owner. Each goroutine or process that should exclude others has its own name.
 	Who string `json:"who"`
 	// Called is when the acquiring call began; 0 if unknown.
 	Called int64 `json:"called,omitempty"`
 	// Acquired is when the acquiring call had returned.
 	Acquired int64 `json:"acquired"`
-	// Ended is when the release was about to be called, or loss was observed; 0: held to the end of
-	// the record.
+	// Ended is when the release was about to be called, or when the loss was observed; 0: held to
+	// the end of the record.
 	Ended int64 `json:"ended,omitempty"`
 }
 
@@ -65,7 +66,7 @@ func (h Hold) until() int64 {
 	return h.Ended
 }
 
-// permits is what the hold takes of a limit.
+// permits returns how many permits of a limit the hold takes.
 func (h Hold) permits() int { return max(h.Permits, 1) }
 
 func (h Hold) String() string {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// naive says the same as Check in the words of the rules, pair by pair: for each hold, and each
-// kind it conflicts with, one line.
+// naive finds the same as Check, by the words of the rules, pair by pair. It returns one line for
+// each hold and each kind of hold that it conflicts with.
 func naive(rules Rules, all []Hold) []string {
 	var found []string
 	holds := slices.DeleteFunc(slices.Clone(all), func(h Hold) bool { return h.until() <= h.Acquired })
@@ -95,8 +95,8 @@ func TestSweepAgreesWithTheNaiveChecker(t *testing.T) {
 	}
 }
 
-// random is a short history, about as often right as wrong: mostly holds one after the other with
-// growing tokens, and some that are anywhere.
+// random returns a short history, which is about as often right as wrong. Most holds come one after
+// the other, with growing tokens, and some holds are anywhere.
 func random(r *rand.Rand) []Hold {
 	kinds := []Kind{Exclusive, Shared, Permits}[:1+r.IntN(3)]
 	if r.IntN(3) == 0 {

@@ -41,7 +41,7 @@ func (r *Recorder) Begin(h Hold) *Span {
 // observed. The first call counts.
 func (s *Span) End() { s.EndAt(Now()) }
 
-// EndAt is End for a caller that learns of the end later: at is the last instant at which the hold
+// EndAt is End for a caller that detects the end later: at is the last instant at which the hold
 // reported itself held.
 func (s *Span) EndAt(instant int64) {
 	s.once.Do(func() {
@@ -52,7 +52,7 @@ func (s *Span) EndAt(instant int64) {
 	})
 }
 
-// Holds is a copy of what has been recorded.
+// Holds returns a copy of what has been recorded.
 func (r *Recorder) Holds() []Hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// maxViolations is how many a report keeps: a broken lock breaks every rule, and the first few show
-// it.
+// maxViolations is how many violations a report keeps: a broken lock breaks every rule, and the
+// first few violations show that.
 const maxViolations = 20
 
 // Report is the result of Check.
 type Report struct {
-	Violations []Violation // the first ones found
-	Total      int         // how many were found
+	Violations []Violation // the first that were found
+	Total      int         // how many violations were found
 
-	// These show whether the run meant anything: a lock without contention is always right.
+	// The following fields show whether the run could find anything, because a lock without
+	// contention is always right.
 	Holds     int
 	Owners    int
 	Handovers int // exclusive holds whose predecessor had another owner
-	Contended int // holds that were asked for while another was held (needs Called)
+	Contended int // holds that were requested during another hold (needs Called)
 
 	all []Hold
 }
@@ -45,7 +46,7 @@ func (r *Report) add(v Violation) {
 // OK reports whether no rule was broken.
 func (r *Report) OK() bool { return r.Total == 0 }
 
-// Err is nil if no rule was broken, or else the whole report.
+// Err returns nil if no rule was broken, and otherwise the whole report.
 func (r *Report) Err() error {
 	if r.OK() {
 		return nil
@@ -53,12 +54,12 @@ func (r *Report) Err() error {
 	return errors.New(r.String())
 }
 
-// Summary is one line: what was seen.
+// Summary returns one line, with the numbers of the report.
 func (r *Report) Summary() string {
 	return fmt.Sprintf("history: %d violations in %d holds by %d owners: %d handovers, %d contended", r.Total, r.Holds, r.Owners, r.Handovers, r.Contended)
 }
 
-// String is the summary and a timeline of each violation.
+// String returns the summary and a timeline of each violation.
 func (r *Report) String() string {
 	var b strings.Builder
 	b.WriteString(r.Summary())

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// sweep goes through the holds of one path in the order of their beginnings, with those that have
-// ended by then behind it.
+// sweep goes through the holds of one path, in the order of their beginnings. At each beginning it
+// first removes the holds that have ended by then.
 type sweep struct {
 	rules  Rules
 	path   string
@@ -23,15 +23,15 @@ type sweep struct {
 
 	past        map[Kind]*tokens
 	lastEnd     int64
-	lastHolder  string // of the exclusive hold before
+	lastHolder  string // of the previous exclusive hold
 	hadExcluded bool
 }
 
-// tokens are those of ended holds. For each token two holders are enough: the one rule that
-// compares owners asks for another owner than that of the current hold. Only where a token is
-// handed on all of them are kept.
+// tokens are the tokens of holds that have ended. Two holders for each token are enough, because
+// the only rule that compares owners needs one holder that is not the owner of the current hold.
+// All holders are kept only if the rules allow handoffs.
 type tokens struct {
-	max   Hold // with the largest token
+	max   Hold // the hold with the largest token
 	equal map[int64][]Hold
 	keep  int
 }
@@ -59,7 +59,7 @@ func newSweep(rules Rules, path string, holds []Hold, report *Report) *sweep {
 		past:   make(map[Kind]*tokens),
 	}
 	for _, h := range holds {
-		if h.until() > h.Acquired { // an empty interval says nothing
+		if h.until() > h.Acquired { // an empty interval conflicts with nothing
 			s.holds = append(s.holds, h)
 		}
 	}
@@ -117,7 +117,7 @@ func (s *sweep) begin(i int) {
 	}
 }
 
-// contention counts what shows that there was contention for the lock.
+// contention counts what shows that callers contended for the lock.
 func (s *sweep) contention(h Hold) {
 	if h.Called != 0 && (len(s.active) > 0 || s.lastEnd > h.Called) {
 		s.report.Contended++
@@ -142,7 +142,7 @@ func (s *sweep) exclusion(h Hold) {
 	}
 }
 
-// oldest is looked for only when a violation is to be shown.
+// oldest is searched for only to show a violation.
 func (s *sweep) oldest(kind Kind) Hold {
 	first := -1
 	for i := range s.active {
@@ -165,7 +165,7 @@ func (s *sweep) tokens(h Hold) {
 		suspects := past.equal[h.Token]
 		if s.rules.Handoff && kind == Exclusive && h.Kind == Shared &&
 			slices.ContainsFunc(suspects, func(e Hold) bool { return e.Who == h.Who }) {
-			suspects = nil // downgraded by the last in a row
+			suspects = nil // downgraded by the last holder of a series
 		}
 		if past.max.Token > h.Token {
 			suspects = []Hold{past.max}
@@ -180,7 +180,7 @@ func (s *sweep) tokens(h Hold) {
 	}
 }
 
-// limit looks at the permits held now that h, the last, has begun.
+// limit checks the permits that are held after the beginning of h, the last hold to begin.
 func (s *sweep) limit(h Hold) {
 	limit, known := s.rules.limitFor(h)
 	if !known {
@@ -190,7 +190,8 @@ func (s *sweep) limit(h Hold) {
 	if s.permits <= limit {
 		return
 	}
-	// A larger limit that another of the holders has met counts, too, but not for those ahead of h.
+	// A larger limit that has bound another of the holders counts, too, but not for the holds ahead
+	// of h.
 	var holders []Hold
 	met, ahead := limit, h.permits()
 	for _, i := range slices.Sorted(maps.Keys(s.active)) {

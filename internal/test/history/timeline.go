@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Event is something else than a hold that happened: a fault.
+// Event is something other than a hold that happened: a fault.
 type Event struct {
 	At, Over int64 // Over is 0 while it lasts
 	Text     string
@@ -23,8 +23,8 @@ const (
 )
 
 // Timeline lists, in order, when holds began and until when their holders were sure of them, and
-// the events around them. Times are relative to the instant at. Holds that are marked stand behind
-// ">"; of the others it shows those nearest to the instant.
+// the events around them. Times are relative to the instant at. Marked holds stand behind ">". Of
+// the other holds it shows the holds nearest to the instant.
 func Timeline(title string, at int64, holds, marked []Hold, events []Event) string {
 	type line struct {
 		at   int64
@@ -40,7 +40,7 @@ func Timeline(title string, at int64, holds, marked []Hold, events []Event) stri
 		if h.Acquired > to || h.until() < from {
 			continue
 		}
-		// A marked hold may have been shortened since.
+		// A marked hold may have been shortened since it was marked.
 		same := func(m Hold) bool { return m.Who == h.Who && m.Token == h.Token && m.Acquired == h.Acquired }
 		mark, asked := " ", ""
 		if slices.ContainsFunc(marked, same) {
@@ -58,7 +58,7 @@ func Timeline(title string, at int64, holds, marked []Hold, events []Event) stri
 	middle, _ := slices.BinarySearchFunc(lines, at, func(l line, at int64) int { return cmp.Compare(l.at, at) })
 	before, end := max(0, middle-linesBefore), min(len(lines), middle+linesAfter)
 	behind := len(lines) - end
-	// Of the holds those nearest to the instant, and all that are marked; of the events, all.
+	// Keep the holds nearest to the instant, all marked holds, and all events.
 	for i, l := range lines {
 		if before <= i && i < end || l.text[0] == '>' {
 			more = append(more, l)
@@ -87,7 +87,7 @@ func Timeline(title string, at int64, holds, marked []Hold, events []Event) stri
 	return b.String()
 }
 
-// overlap says how long two holds last together.
+// overlap returns how long two holds overlap.
 func overlap(a, b Hold) string {
 	end := min(a.until(), b.until())
 	if end == math.MaxInt64 {
