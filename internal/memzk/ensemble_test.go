@@ -94,7 +94,7 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 			t.Error("the follower does not show the node after a sync")
 		}
 
-		// A sync that waits returns its own path, whatever follows it.
+		// A sync that waits returns its own path, whatever packet follows the sync.
 		writer.mustCreate("/x", 0)
 		behind.request(1, jute.OpSync, appendString(nil, "/first"))
 		synctest.Wait() // the sync was read: the next request is another packet in the same buffer
@@ -369,7 +369,8 @@ func TestAnIsolatedLeaderIsDeposed(t *testing.T) {
 			r = reader
 			time.Sleep(time.Second)
 		}
-		// The others elect a leader at 5 ticks and 200 ms; the old leader detects that at 6 ticks.
+		// The other members elect a leader at 5 ticks and 200 ms. The old leader detects that at 6
+		// ticks.
 		time.Sleep(electionDelay + time.Millisecond)
 		if next := e.Leader(); next == l || next == nil {
 			t.Errorf("no new leader after %v", time.Since(start))
@@ -612,7 +613,7 @@ func TestAnIsolatedLeaderServesOnWhenAnotherIsElected(t *testing.T) {
 			t.Error("another member leads")
 		}
 		l.Heal()
-		time.Sleep(tick) // virtual: it joins within one
+		time.Sleep(tick) // virtual: the member joins within a tick
 		if l.Mode() != "follower" {
 			t.Errorf("the old leader is %s", l.Mode())
 		}
@@ -723,7 +724,7 @@ func TestANewConnectionOfASessionEndsTheOldOne(t *testing.T) {
 			if !ok || !old.ended(0) || next.exists("/none") {
 				t.Errorf("member %d", m.ID())
 			}
-			// Even a handshake with a wrong password closes it.
+			// Even a handshake with a wrong password closes the older connection.
 			wrong := rawTo(t, m)
 			if wrong.shake(0, next.session, make([]byte, 16), 10*time.Second) {
 				t.Errorf("member %d takes any password", m.ID())
@@ -769,8 +770,8 @@ func TestElectHandsLeadershipOver(t *testing.T) {
 		if !r.ended(0) {
 			t.Error("the connection did not drop")
 		}
-		// Only the leader has the first zxid of the epoch until there is a transaction: the others
-		// refuse a client that has seen it.
+		// Until there is a transaction, only the leader has the first zxid of the epoch. The other
+		// members refuse a client that has seen this zxid.
 		if f.Zxid() != 2<<32 || g.Zxid() != 1<<32+2 {
 			t.Errorf("zxids %x, %x", f.Zxid(), g.Zxid())
 		}

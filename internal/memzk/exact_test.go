@@ -595,7 +595,7 @@ func TestContainersAreSweptOnceTheyHaveServed(t *testing.T) {
 	})
 }
 
-// The number does not grow at its end, so the next name exists already.
+// At the end of the numbers the number does not grow, so the next name exists already.
 func TestTheEndOfTheSequence(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 10*time.Second)

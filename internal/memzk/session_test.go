@@ -13,7 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// A session expires at the first multiple of a tick after its last use plus its timeout.
+// A session's timeout passes when it was not used for that time. The session expires at the first
+// multiple of a tick after that.
 func TestSessionsExpireInTheirBucket(t *testing.T) {
 	for name, c := range map[string]struct {
 		tick, timeout, used, over time.Duration
@@ -404,8 +405,8 @@ func TestWords(t *testing.T) {
 	})
 }
 
-// The client receives everything that was sent before the connection ends, even if another
-// goroutine than the reading goroutine writes it.
+// The client receives everything that was sent before the connection ends, even if a goroutine
+// other than the reading goroutine writes it.
 func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]

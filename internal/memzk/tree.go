@@ -78,7 +78,7 @@ func (n *node) stat() stat {
 		czxid: n.czxid, mzxid: n.mzxid, pzxid: n.pzxid,
 		ctime: n.ctime, mtime: n.mtime,
 		version: n.version, aversion: n.aversion,
-		// Each create was followed by a delete, except for the present children.
+		// Each created child was deleted again, except the present children.
 		cversion: n.creates*2 - int32(len(n.children)),
 		owner:    owner, dataLength: int32(len(n.data)), numChildren: int32(len(n.children)),
 	}
@@ -283,7 +283,8 @@ func (t *tree) applyOne(x, whole *txn) result {
 
 func (t *tree) create(x, whole *txn) *node {
 	parent := t.nodes[parentOf(x.path)]
-	// At the end of the numbers the count stays there, because ZooKeeper never lowers it.
+	// At the end of the numbers the count remains at the last number, because ZooKeeper never
+	// lowers the count.
 	if x.version > parent.creates {
 		parent.creates, parent.pzxid = x.version, whole.zxid
 	}

@@ -44,8 +44,9 @@ func TestCuratorReadWriteLock(t *testing.T) {
 }
 
 // downgradesInPlace reports whether Curator's downgrade keeps the place in the queue, as it does
-// since 5.5.0. Before, it grants the lock to a waiting writer of any library (CURATOR-621).
-// Debian's Curator is 5.4.0; scripts/unpack.sh has the version of the other.
+// since 5.5.0. Before 5.5.0 it grants the lock to a waiting writer of any library (CURATOR-621).
+// Debian's Curator is 5.4.0; scripts/unpack.sh has the version of the other Curator that the tests
+// use.
 func downgradesInPlace(t *testing.T) bool {
 	t.Helper()
 	home := os.Getenv("CURATOR_HOME")

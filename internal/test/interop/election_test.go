@@ -32,8 +32,9 @@ func TestKazooElection(t *testing.T) {
 	theirs.part()
 }
 
-// elects: one candidate of both sides leads, and each side shows the leader of the other. Then Run
-// queues again behind the candidates of the other side, which campaign as kind.
+// elects asserts that one candidate of both sides leads, and that each side shows a leader of the
+// other side. Then Run queues again behind the candidates of the other side, which campaign as
+// kind.
 func (s *story) elects(theirs *peer, kind string, opts ...leader.Option) {
 	s.Helper()
 	opts = append(opts, zklocks.WithData([]byte("ours")))

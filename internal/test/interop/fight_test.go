@@ -32,8 +32,8 @@ type corner struct {
 const (
 	fighters = 3  // of each side
 	cycles   = 30 // of each fighter
-	// crowd is how often the lock must pass from one side to the other, or the fight shows nothing.
-	// In the order of arrival it passes nearly each time.
+	// crowd is how often the lock must pass from one side to the other. If it passes less often,
+	// the fight shows nothing. In the order of arrival the lock passes nearly each time.
 	crowd = 2 * fighters * cycles / 8
 )
 

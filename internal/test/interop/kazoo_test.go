@@ -43,7 +43,8 @@ func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	s := newStory(t)
 	theirs := kazooAt(t, s.Path)
 	b := theirs.party("b")
-	// Otherwise the server deletes our directory when it is empty, even between two steps of kazoo.
+	// Otherwise the server deletes our directory whenever the directory is empty, even between two
+	// steps of kazoo.
 	_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	for _, c := range []struct {

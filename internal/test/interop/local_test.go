@@ -181,7 +181,7 @@ func (l *local) fight(f fight) (ended func() []history.Hold) {
 
 // fighter is a session in a fight.
 type fighter struct {
-	conn      *wire.Conn // for the number: a server before 3.5 cuts the lock's connection once
+	conn      *wire.Conn // for the counter, because a server before 3.5 cuts the lock's connection once
 	who, path string
 	fight     fight
 	rec       *history.Recorder

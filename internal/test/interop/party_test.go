@@ -26,7 +26,7 @@ type side interface {
 
 // party takes locks, one at a time.
 type party interface {
-	take(kind string) // only begins to
+	take(kind string) // begins to acquire, and returns
 	holds() bool      // as the party reports
 	await()           // waits until it holds
 	give()

@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// Curator's Revoker asks our holders and waiters to release, and our RequestRelease asks Curator's,
-// which must have a listener before they queue.
+// Curator's Revoker asks our holders and waiters to release, and our RequestRelease asks Curator's
+// holders and waiters, which must have a listener before they queue.
 func TestCuratorRevoker(t *testing.T) {
 	s := newStory(t)
 	theirs := curatorAt(t, s.Path)

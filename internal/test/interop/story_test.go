@@ -116,7 +116,7 @@ func (s *story) together(first, second party) {
 }
 
 // queues asserts that a reader behind a waiting writer of the other side waits, and that a reader
-// ahead of it does not.
+// ahead of the writer does not wait.
 func (s *story) queues(first, writer, late party) {
 	s.Helper()
 	ahead := s.takes(first, read)

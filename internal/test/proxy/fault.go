@@ -95,11 +95,12 @@ type Fault struct {
 // has arrived by then. If the connection ends first, only the server's reply closes the channel.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
-// Release sends the held packets. If the fault has not struck yet, its hold will have no length.
+// Release sends the held packets. If the fault has not struck yet, it will hold its packet for no
+// time.
 func (f *Fault) Release() { f.releaseOnce.Do(func() { close(f.released) }) }
 
-// Cancel disarms the fault if it has not struck, and sends the packets that it holds. If the
-// request of an Answer was already replaced, it is still answered.
+// Cancel disarms the fault if it has not struck, and sends the packets that it holds. If an Answer
+// has already replaced its request, the request is still answered.
 func (f *Fault) Cancel() {
 	f.canceled.Store(true)
 	f.proxy.disarm(f)

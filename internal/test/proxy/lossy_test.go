@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A network never makes a stream with a gap.
+// A network never delivers a stream with a gap.
 func TestAfterALostPacketNoneGetsThrough(t *testing.T) {
 	p := For(t, "127.0.0.1:1")
 	c := &proxyConn{proxy: p}

@@ -292,7 +292,8 @@ func (p *Proxy) lose(c *proxyConn, d direction) {
 
 // swallows reports whether c's packet is lost, and records that under the same lock, so that Unmute
 // cuts c. All later packets are lost, too, also between the two steps of Unmute: no network makes a
-// stream with a gap, and a follower that read such a stream would have other data than its leader.
+// stream with a gap, and a follower that read such a stream would have data other than its
+// leader's.
 func (p *Proxy) swallows(c *proxyConn, d direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -365,9 +366,9 @@ func (p *Proxy) struck(r Request) *Fault {
 	return strikes
 }
 
-// OnRequest calls f with each request before faults are checked and before it is forwarded; nil
-// removes it. f runs on the connection's goroutine, so the request waits for it. It may call any
-// method but Close.
+// OnRequest calls f with each request, before faults are checked and before the request is
+// forwarded. A nil f removes the hook. f runs on the connection's goroutine, so the request waits
+// for it. It may call any method but Close.
 func (p *Proxy) OnRequest(f func(Op)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ type proxyConn struct {
 	mu        sync.Mutex
 	server    net.Conn // nil before the dial
 	pending   pending
-	handshake *Fault // strikes at the handshake's answer, which has no xid
+	handshake *Fault // the fault that strikes at the answer to the handshake, which has no xid
 }
 
 // pending are the faults that strike at replies, by xid. Most requests have unique xids. Others
@@ -328,7 +328,7 @@ func replyXid(body []byte) int32 {
 	return d.Int32()
 }
 
-// readOfRoot is a request whether the root exists.
+// readOfRoot is a request that asks whether the root exists.
 func readOfRoot(xid int32) []byte {
 	body := jute.AppendInt32(jute.AppendInt32(nil, xid), jute.OpExists)
 	return jute.AppendBool(jute.AppendText(body, "/"), false)

@@ -19,7 +19,8 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A lost packet ends no connection: the client receives nothing until it detects that.
+// A lost packet ends no connection: the client receives nothing until the client itself detects the
+// loss.
 func TestLostPackets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -102,7 +103,7 @@ func TestAnswer(t *testing.T) {
 		must(t, b.create())
 		f := b.Nth(proxy.CreateOp, 2, proxy.Answer(-127))
 		early := b.Next(proxy.ConnectOp, proxy.Answer(-127))
-		// The replies before and after it come in order, with the right results.
+		// The replies before and after this reply come in order, with the right results.
 		var replies []<-chan error
 		for range 4 {
 			replies = append(replies, async(b.create))

@@ -13,8 +13,8 @@ import (
 )
 
 // connectTimeout is how long connecting and closing may take; no test measures that. An attempt to
-// connect has two thirds of the session timeout. On a machine with 25 busy processes, all attempts
-// within 15 seconds have failed where that was one second.
+// connect has two thirds of the session timeout. With an attempt of one second, all attempts within
+// 15 seconds have failed on a machine with 25 busy processes.
 const connectTimeout = time.Minute
 
 // Connect returns a connection made by wire.Connect, as zklocks does; without servers, to the

@@ -69,7 +69,7 @@ func findClassPath() (string, error) {
 		if home == "" {
 			continue
 		}
-		// If the variable is set, no other ZooKeeper is used.
+		// If the variable is set, only the ZooKeeper that it names is used.
 		if cp := jarsUnder(home); cp != "" {
 			return cp, nil
 		}

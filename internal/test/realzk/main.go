@@ -41,7 +41,7 @@ func named() []string {
 func startShared() (*Server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	// If the server cannot be started, the other tests do not try again.
+	// If the server cannot be started, the other tests do not try to start it again.
 	if shared.server == nil && shared.err == nil {
 		shared.server, shared.err = Start(Options{})
 	}

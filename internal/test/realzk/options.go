@@ -91,7 +91,7 @@ func (o Options) config(more map[string]string) string {
 	return b.String()
 }
 
-// initLimit is long enough for a busy machine. During a partition it is also how long members try
+// initLimit is long enough for a busy machine. It is also how long members, during a partition, try
 // to follow a leader that cannot answer.
 func (o Options) initLimit() time.Duration {
 	if o.Partitions {

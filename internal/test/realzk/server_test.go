@@ -89,7 +89,7 @@ func atOnce(t *testing.T, expire func()) {
 	}
 }
 
-// A proxy has the session that it has forwarded last.
+// A proxy returns the session whose handshake it has forwarded last.
 func TestAProxyKnowsTheSession(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, Servers(t)[0])
