@@ -593,7 +593,9 @@ func (n *nemesis) several() {
 // prune deletes a node of a holder or a waiter, without other faults.
 func (n *nemesis) prune() {
 	if line := n.inLine(); len(line) > 0 {
-		n.remove(line[n.random.IntN(len(line))])
+		s := line[n.random.IntN(len(line))]
+		n.remove(s)
+		n.excuse(s.path) // without one of its nodes the claim of a waiter seems due too early
 	}
 }
 
