@@ -134,10 +134,10 @@ func (h *Host) dial(ctx context.Context, network, addr string, forgets bool) (ne
 	return conn, nil
 }
 
-// reach connects to a member through the host's door, where the faults strike. It first dials a
-// dead member itself, because that refuses, and the door would accept and close. If the member was
-// restarted while a partition or a delay held up the dial, reach closes that connection and uses
-// the door.
+// reach connects to a member through the host's door, where the faults strike. If the member is
+// dead, reach dials the member itself, which refuses, because the door would accept the connection
+// and close it. If the member was restarted while a partition or a delay held up the dial, reach
+// closes that connection and uses the door.
 func (h *Host) reach(ctx context.Context, member int) (net.Conn, error) {
 	if itself := h.s.members[member].inMemory(); !h.s.network.Listening(itself) {
 		conn, err := h.from.DialContext(ctx, "tcp", itself)

@@ -42,7 +42,8 @@ func (d *dialed) String() string {
 	return fmt.Sprintf("host %q, made near %s", d.host.name, d.made)
 }
 
-// over reports whether the client no longer uses the connection: it has closed it, or dropped it.
+// over reports whether the client no longer uses the connection: it has closed the connection, or
+// dropped it.
 func (d *dialed) over() bool {
 	return d.conn != nil && (d.conn.Closed() || d.forgets && d.conn.Ended())
 }

@@ -204,7 +204,7 @@ func TestConnectionsThatAreClosedInVain(t *testing.T) {
 }
 
 // A zk.Conn whose session has expired drops the connection without closing it. The server has
-// closed it, and the test need not.
+// closed the connection, so the test need not close it.
 func TestAConnectionThatItsClientForgets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)

@@ -181,11 +181,12 @@ type Fault struct{ f *proxy.Fault }
 // channel.
 func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
 
-// Release sends the held packets. If the fault has not struck yet, its hold will have no length.
+// Release sends the held packets. If the fault has not struck yet, it will hold its packet for no
+// time.
 func (f *Fault) Release() { f.f.Release() }
 
-// Cancel disarms the fault if it has not struck, and sends the packets that it holds. If the
-// request of an Answer is already under way, it is still answered.
+// Cancel disarms the fault if it has not struck, and sends the packets that it holds. If an Answer
+// has already replaced its request, the request is still answered.
 func (f *Fault) Cancel() { f.f.Cancel() }
 
 // Next arms a fault for the host's next request of kind op, to any member.

@@ -47,7 +47,7 @@ func TestPacketFaults(t *testing.T) {
 	for _, c := range []struct {
 		action zktest.Action
 		fails  string // the error of the create that is struck
-		nodes  int    // how many nodes it has created
+		nodes  int    // how many nodes the create has made
 		took   time.Duration
 	}{
 		{zktest.CutBefore, zk.ErrConnectionClosed.Error(), 0, 0},

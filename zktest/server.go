@@ -55,8 +55,9 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
 // ticks, and limits others to that range, as ZooKeeper does. A session expires up to one tick late,
-// or one and a half after a packet to a follower. t fails if d is below a millisecond or above 29
-// hours. The default is 2 s, as in ZooKeeper's sample configuration: it grants 4 to 40 s.
+// or up to one and a half ticks late after a packet to a follower. t fails if d is below a
+// millisecond or above 29 hours. The default is 2 s, as in ZooKeeper's sample configuration: it
+// grants 4 to 40 s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
 // WithVersion sets the version whose behavior the server imitates, as in "3.8.0", the oldest known

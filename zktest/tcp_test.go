@@ -21,9 +21,9 @@ func dialReal(t *testing.T, addrs []string) *zk.Conn {
 	return conn.Client()
 }
 
-// refuses waits until the system refuses connections to the address of a dead member. It does not
-// refuse while another test starts a process: between fork and exec that process has a copy of each
-// socket, the listening socket included.
+// refuses waits until the system refuses connections to the address of a dead member. The system
+// does not refuse while another test starts a process, because between fork and exec that process
+// has a copy of each socket, the listening socket included.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
 	eventually(t, 20*time.Second, func() error {

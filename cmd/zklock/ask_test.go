@@ -93,7 +93,8 @@ func TestAskAsksTheHoldersAndSaysWhom(t *testing.T) {
 	free(t, path)
 }
 
-// zklock run ends its command when the lock is asked for, as after a loss, and then releases it.
+// When the holder is asked to release the lock, zklock run ends its command, as after a loss, and
+// then releases the lock.
 func TestAskEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)

@@ -30,8 +30,8 @@ const (
 )
 
 // startChild starts the command. The command must not start processes before the guard has the id
-// of its group. So startChild starts a process of this program, calls known with its group, and
-// sends it a byte: only then, and if known returns nil, does it become the command.
+// of its group. So startChild starts a process of this program, calls known with its group, and, if
+// known returns nil, sends the process a byte. Only then does the process become the command.
 func startChild(argv, env []string, known func(group int) error) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -130,7 +130,7 @@ func (c *child) wait() {
 				c.signal(syscall.SIGCONT)
 				continue
 			}
-			time.Sleep(50 * time.Millisecond) // too short for the person who types fg to notice
+			time.Sleep(50 * time.Millisecond) // so short that the person who types fg does not notice
 			options |= syscall.WNOHANG
 		}
 		var status syscall.WaitStatus

@@ -18,8 +18,8 @@ const guardName = "zklock-guard"
 
 // watcher is zklock's end of the pipe to the guard, a second process that kills the command's group
 // when zklock cannot, because zklock was killed or stopped. The guard reads the id of the group,
-// and then repeatedly how much longer the group may run and at what time that was written. "done"
-// ends the guard. If the pipe ends without it, zklock is dead.
+// and then, repeatedly, lines that say how much longer the group may run, and when the line was
+// written. The word "done" ends the guard. If the pipe ends without that word, zklock is dead.
 type watcher struct {
 	pipe  *os.File
 	cmd   *exec.Cmd
@@ -65,7 +65,7 @@ func (w *watcher) guards(group int) {
 	_ = w.tell("group %d", group)
 }
 
-// allow lets the group run until then. If the guard was killed, allow starts another.
+// allow lets the group run until the given time. If the guard was killed, allow starts another.
 func (w *watcher) allow(until time.Time) {
 	now := time.Now() // read once: the guard subtracts the time that passes from here on
 	if err := w.tell("left %d %d", int64(until.Sub(now)), now.UnixNano()); !errors.Is(err, syscall.EPIPE) {

@@ -155,7 +155,7 @@ func sleeps(t *testing.T) (g *watcher, ended <-chan struct{}) {
 	return g, over
 }
 
-// On a busy machine the guard starts late, and reads late how much longer the command may run.
+// On a busy machine the guard starts late, and so reads late how much longer the command may run.
 func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
 	t.Parallel()
 	guard, ended := sleeps(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// stubborn is a command that ignores SIGTERM, and starts another process that ignores it. It prints
-// its process id, which is the id of its group, and the id of the other process.
+// stubborn is a command that ignores SIGTERM, and starts another process that ignores SIGTERM, too.
+// The command prints its process id, which is the id of its group, and the id of the other process.
 const stubborn = `trap "" TERM; sleep 1000 & echo pids $$ $!; while :; do read line; done`
 
 // pids returns the processes of a stubborn command.

@@ -94,7 +94,8 @@ func (s *security) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, usage("-cert %s with the key of %s: %w", s.cert, key, err)
 	}
-	// Not Certificates: the client sends only those whose authority the server names.
+	// The field Certificates would not do: the client sends only certificates whose authority the
+	// server names.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	return config, nil
 }

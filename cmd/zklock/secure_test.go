@@ -346,7 +346,7 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 	}
 }
 
-// A flag overrides its variable, even an invalid one: zklock connects without TLS.
+// A flag overrides its variable, even if the variable is invalid: zklock connects without TLS.
 func TestAFlagOverridesAWrongVariable(t *testing.T) {
 	t.Parallel()
 	code, text := prints(t, []string{"ZK_TLS=maybe", "ZK_SERVERS=" + strings.Join(realzk.Some(t), ",")}, "ls", "-tls=false", test.Path(t))

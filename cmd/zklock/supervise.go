@@ -31,7 +31,7 @@ type supervisor struct {
 	killAfter time.Duration
 	reserve   time.Duration // time for a busy machine to carry out a SIGKILL
 
-	lost     error     // why the command is ended, or that it ended too late; else nil
+	lost     error     // why the command is ended, or that it ended too late; otherwise nil
 	byItself bool      // the command ended before the loss was detected
 	killAt   time.Time // when SIGKILL is due; zero until SIGTERM is sent
 	guarded  time.Time // when the guard kills the group, unless allow sends a later time first

@@ -304,7 +304,7 @@ func (c *Conn) deliver() {
 func (c *Conn) arrive(p packet) {
 	switch {
 	case c.broken || c.closed:
-		if p.kind == data { // the system answers for a program that is gone
+		if p.kind == data { // the system answers in place of a program that is gone
 			c.send(packet{kind: rst})
 		}
 		return

@@ -31,7 +31,7 @@ const (
 )
 
 // covers reports whether the rule applies to packets between the two hosts. A host always reaches
-// itself, unless a rule names it twice.
+// itself, unless a rule names the host twice.
 func (r rule) covers(from, to string) bool {
 	if from == to {
 		return r.from == from && r.to == to

@@ -224,8 +224,8 @@ func (timeoutError) Is(err error) bool {
 }
 
 // DialContext connects the host to an address. If no listener has the address, it fails after the
-// network's delay. While a partition or a freeze separates the hosts, in either direction, it waits
-// until that ends or ctx is canceled.
+// network's delay. While a partition or a freeze separates the hosts, in either direction,
+// DialContext waits until the fault ends or ctx is canceled.
 func (h *Host) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(addr), Err: err}

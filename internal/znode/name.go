@@ -84,8 +84,8 @@ func (n Node) As(kind Kind) Node {
 	return n
 }
 
-// Parse parses a child's name. It returns false for a child of none of the given kinds: another
-// recipe or program owns it, and it is ignored.
+// Parse parses a child's name. It returns false for a child of none of the given kinds. Another
+// recipe or program owns such a child, so the lock ignores it.
 func Parse(name string, kinds ...Kind) (Node, bool) {
 	word, digits := splitSequence(name)
 	if digits == "" {

@@ -11,7 +11,8 @@ import (
 // by such numbers grants twice. So no client queues near the end, and releases try to delete the
 // directory long before, which resets the counter.
 const (
-	// lastSequence is where queuing ends. It leaves 2^20 numbers for creates that are in flight.
+	// lastSequence is the number from which on no node queues. It leaves 2^20 numbers for creates
+	// that are in flight.
 	lastSequence = 1<<31 - 1<<20
 	// renewSequence is the number from which on each release tries to delete the directory.
 	renewSequence = 1 << 30
@@ -21,7 +22,7 @@ const (
 var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count again")
 
 // ErrTwice means that two members have the same sequence number although the numbers are not used
-// up. Only a broken server shows that: a server that has kept a node which the others never had.
+// up. Only a broken server shows that: it has kept a node that the other servers never had.
 var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
 
 // NearSequenceLimit reports whether the directory should be deleted as soon as it is empty. A

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An accepted path has no other spelling: a node that is created below it, or below its parent, is
-// there.
+// An accepted path has no other spelling: a node that is created at the path, or below it, is found
+// at that path.
 func FuzzValidatePath(f *testing.F) {
 	for _, p := range []string{
 		"", "/", "a", "/a", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/..", "/a/b..c/.d", "/zookeeper", "/zookeeper/x",

@@ -21,7 +21,7 @@ var numbers = []scenario{
 	{"a worn directory is given up when its queue is empty", wornIsGivenUp, inMemory},
 }
 
-// lastNumber is the last number with which a node can queue, see znode.Node.Usable.
+// lastNumber is the number from which on no node queues, see znode.Node.Usable.
 const lastNumber = 1<<31 - 1<<20
 
 // worn makes directories whose next child has this number. A child named README keeps the directory

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// patience is how long a command may take to end when it is told to.
+// patience is how long a command may take to end after it was told to end.
 const patience = 10 * time.Second
 
-// inGroup has the command and all that it starts form a process group, which a canceled context
-// ends as a whole: go test alone would leave its test programs running.
+// inGroup puts the command and all processes that it starts into a process group, which a canceled
+// context ends as a whole. To end go test alone would leave its test programs running.
 func inGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {

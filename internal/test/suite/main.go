@@ -1,4 +1,4 @@
-// Suite runs the tests that are more than a go test.
+// Suite runs the tests that need more than a plain go test.
 //
 //	go run ./internal/test/suite            lists what there is
 //	go run ./internal/test/suite sim -help  lists the options of one of them

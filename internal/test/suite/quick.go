@@ -15,7 +15,7 @@ import (
 )
 
 // quick runs go test, and prints what was left out: the tests that need a real server where none is
-// installed, and the modules below, which are no part of ./...
+// installed, and the modules below, which are not part of ./...
 func quick(ctx context.Context, args []string, w io.Writer) error {
 	begun := time.Now()
 	dir, err := os.MkdirTemp("", "zklocks-quick-")

@@ -105,7 +105,7 @@ var runs = []run{
 	local,
 }
 
-// local is go test -bench of what makes no request.
+// local runs go test -bench for the benchmarks that send no request.
 var local = run{
 	name: "local", what: "measure the costs within a process: re-entry, joined reads, the rule, allocations",
 	test: []string{

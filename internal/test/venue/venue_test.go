@@ -205,8 +205,8 @@ func TestMembersOfTheTestsOwn(t *testing.T) {
 		test.Eventually(t, 30*time.Second, "the news", func() bool { there, _, err := here.Exists("/a"); return err == nil && there })
 
 		// A leader that resumes first expires the sessions about which its followers could not
-		// report. But a follower's report from before the pause may be processed first: then the
-		// session lives on, until another pause.
+		// report. But the leader may first process a follower's report from before the pause. Then
+		// the session continues, until another pause.
 		used := v.ConnectForeign(t, 2*time.Second, followers[1].Addr())
 		test.Eventually(t, 5*time.Second, "a node of the session", func() bool { // a busy machine may be late with its pings
 			_, err := used.Create("/e", nil, zk.FlagEphemeral, acl)
