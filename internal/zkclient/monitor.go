@@ -13,7 +13,7 @@ var (
 	errUnheard = errors.New("no server has confirmed the session for so long that it may be over")
 )
 
-// A waiter, and later its grant, has a Lease on the session. While a connection has leases, its
+// A Lease belongs to a waiter, and later to its grant. While a connection has leases, its
 // heartbeats extend the deadline of its session, and the monitor reports the loss of the session to
 // each lease.
 type Lease struct {
