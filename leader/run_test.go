@@ -217,8 +217,9 @@ func TestADeletedPathIsMadeAgain(t *testing.T) {
 	})
 }
 
-// Druid PR 4699: a leader whose function fails at once is elected again at once, thousands of times
-// a second, and no other candidate ever leads.
+// After its function has failed, Run pauses, so that another candidate can lead. In Druid (PR 4699)
+// a leader whose function failed at once was elected again at once, thousands of times a second,
+// and no other candidate ever led.
 func TestRunPausesAfterAFailure(t *testing.T) {
 	const shortest, longest = 2 * time.Second, 40 * time.Second
 	inMemory(t, func(s *contract.Stage) {

@@ -149,7 +149,7 @@ func TestTwelveProcessesWhoseClocksDiffer(t *testing.T) {
 			p := c.process(fmt.Sprint("p", i))
 			c.all.Go(func() {
 				for n := range periods {
-					// The order changes: process i is ahead in the periods n with n+i ≡ 0.
+					// The order changes: in period n the process i with i ≡ n (mod 12) is ahead.
 					late := time.Duration((5*n+7*i)%12) * 1800 * time.Millisecond
 					time.Sleep(time.Until(time.Now().Truncate(period).Add(period + late)))
 					switch err := p.job.RunEvery(t.Context(), period, c.runs.work(p.Name(), 100*time.Millisecond)); {

@@ -187,9 +187,9 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 	}
 }
 
-// A writer queues after the readers' node and before their listing, and touches a directory that no
-// client watches yet. The listing shows the writer: it does not block the readers ahead of it, and
-// no later reader overtakes it.
+// A writer queues between the create of the readers' node and their listing. No client watches the
+// directory yet, so no event announces the writer. The readers' listing shows it: the writer does
+// not block the readers ahead of it, and no later reader overtakes it.
 func TestAWriterThatCameBeforeTheListingEndsTheJoining(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))

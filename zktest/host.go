@@ -157,8 +157,9 @@ func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Con
 	defer cancel()
 	conn, err := h.dial(ctx, network, addr, true)
 	if err != nil && h.s.isStopping() {
-		// The test has not closed this client, and its failure names it. The client dials forever;
-		// its goroutine must end here, or the bubble would panic about a deadlock.
+		// The test has not closed this client, so it fails with an error that names the client. The
+		// client dials forever: its goroutine must end here, or the bubble would panic about a
+		// deadlock.
 		runtime.Goexit()
 	}
 	return conn, err

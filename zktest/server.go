@@ -219,8 +219,8 @@ func (s *Server) stop() {
 		}
 	}
 	if s.bubble != "" {
-		// The clients' other goroutines end by timers, and the clock of a bubble stops when its
-		// function has returned.
+		// The goroutines that the clients still have end only when timers fire. The clock of a
+		// bubble stops when its function has returned, so a minute of virtual time passes here.
 		time.Sleep(time.Minute)
 	}
 }

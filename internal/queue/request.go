@@ -17,8 +17,9 @@ import (
 //
 // The word is LockInternals.REVOKE_MESSAGE of Curator, whose Revoker writes it into the same node:
 // so each library can ask members of the other. Curator's holders compare all of the data with the
-// word. A node of this library keeps its data in the lines behind the word, so that Queue still
-// shows which process has created it.
+// word, so in a node that may be Curator's the word replaces the data. In a node of this library
+// the data follow the word on the next lines, so that Queue still shows which process has created
+// it.
 
 // RequestRelease asks the member at path, whose first node has this token as its czxid. It returns
 // zk.ErrNoNode if the node is gone.

@@ -12,9 +12,9 @@ import (
 )
 
 // A server may refuse requests without credentials, and close the connection. This does not affect
-// a client with credentials. The first call of a client without credentials returns the error. Its
-// later calls wait, as in any outage, and the client pauses between attempts. Only a real server
-// can be configured to demand credentials.
+// a client with credentials. The first call of a client without credentials returns the server's
+// error. Later calls end with their connections, and the client pauses between its attempts to
+// connect. Only a real server can be configured to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {

@@ -175,10 +175,10 @@ func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 	}
 }
 
-// limit returns how long the server may take to answer. At first that is a sixth of the session
-// timeout T, at most a second: the client notices a silent server after 2T/3, and T/3 must be
-// enough for two attempts. It doubles with each attempt that the server did not answer, up to 2T/3,
-// so that the client reaches a slow ensemble.
+// limit returns how long the server may take to answer. The first limit is a sixth of the session
+// timeout T, at most a second: the client notices a silent server after 2T/3, and the remaining T/3
+// should be enough for two attempts. The limit doubles with each attempt that the server did not
+// answer, up to 2T/3, so that the client reaches a slow ensemble.
 func (h *hosts) limit() time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(first<<min(h.last.hangs, 8), max(first, h.timeout*2/3))

@@ -350,8 +350,8 @@ func aclSize(acl []zk.ACL) (size int) {
 // its cause.
 //
 // If the cause is the state of a hold (ErrLost, ErrReleased, ErrBusy), the error has it as text
-// only. ctx may be the context of another hold. If the error of an Unlock matched the loss of that
-// hold, the caller would take its own lock for lost.
+// only. ctx may be the context of another hold. If the error of a Release matched the loss of that
+// other hold, the caller would believe that the hold it releases was lost.
 func Ended(ctx context.Context) error {
 	hold.NeedContext(ctx)
 	err := ctx.Err()

@@ -127,7 +127,8 @@ func neverConnected(s *scene) {
 	s.Must(c.proxy.Accept())
 	s.unlock(c.lock())
 
-	// Nor does a queued waiter return when the connection is lost.
+	// A queued waiter also waits through the outage. When it is canceled, its error says how long
+	// there was no connection.
 	h, c := s.client().block(), s.behind()
 	ctx, cancel := context.WithCancel(s.Ctx)
 	defer cancel()

@@ -257,8 +257,8 @@ func several(p *plan, r *rand.Rand) {
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
 }
 
-// calmCrowd: a series of handoffs, or of readers, lasts long enough for its holders to be notified
-// that the node was deleted.
+// calmCrowd is a calm crowded world with longer stays. Callers hold by one node, one after another
+// by handoff or together as readers, and are notified while they hold if that node is deleted.
 func calmCrowd(p *plan, r *rand.Rand) {
 	crowded(p, r)
 	calm(p, r)

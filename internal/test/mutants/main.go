@@ -291,7 +291,8 @@ func (m mutant) target() target {
 	return target{pkg, run}
 }
 
-// pattern is the -run of these tests: names may have spaces, and parts.
+// pattern returns the argument of -run for the target's test. In its name slashes separate
+// subtests, "|" separates alternatives, and go test writes "_" for a space.
 func (t target) pattern() string {
 	parts := strings.Split(t.run, "/")
 	for i, part := range parts {

@@ -92,7 +92,8 @@ type Fault struct {
 
 // Fired returns a channel that is closed when the fault has struck: the connection is cut, or the
 // packet is held, lost or answered. With CutAfterCommit, HoldReply and LoseReply the server's reply
-// has arrived by then. If the connection ends first, only the server's reply closes the channel.
+// has arrived by then. If the client's connection ends before that reply, the channel is closed
+// when the reply arrives; without a reply it is never closed.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
 // Release sends the held packets. If the fault has not struck yet, it will hold its packet for no

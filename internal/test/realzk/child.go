@@ -52,8 +52,8 @@ func StartChild(tb testing.TB, env string, order any) *Child {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), env+"="+string(text),
-		// With the race detector a program waits a second at its end, to find races of goroutines
-		// that still run.
+		// By default, a program with the race detector waits a second at its end, to find races of
+		// goroutines that still run. Children do not wait.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return StartProgram(tb, cmd)
 }
