@@ -69,12 +69,12 @@
 // Resize to fewer: holders keep their permits until they release them. A call returns a hold only
 // once its turn has come: its node was first in the queue; for a read lock, its node had no writer
 // ahead of it; for a semaphore, its permits were among the first N. The token of a hold is larger
-// than the token of each earlier conflicting hold; only writers that hand one node on to each other
-// (rwlock.WithHandoff) share a token.
+// than the token of each earlier conflicting hold; there is one exception: with rwlock.WithHandoff,
+// waiting writers of one value take over the holder's node and its token.
 //
 // A holder is notified of a loss before the lock is granted to another caller as long as
-//   - its process runs: if the session may have expired during a pause, Held returns false from its
-//     first call after the pause on; work that had begun before the pause continues;
+//   - its process runs: after a pause in which the session may have expired, already the first call
+//     of Held returns false, but work that had begun before the pause continues;
 //   - no other program deletes its node: if one does, the next caller is granted the lock at once,
 //     and the holder is notified a moment later;
 //   - its clocks run at the right speed; they need not show the right time;
@@ -99,10 +99,10 @@
 //     again, at the tail;
 //   - that [ErrBusy] is still true when it is returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
-//   - that locks of two packages exclude each other on one path: only reentrant and leader do, all
-//     others ignore each other's nodes. A semaphore stores its number of permits in the node at its
-//     path. A mutex or a writer on the same path empties that node, and so erases the number. Give
-//     each lock a path of its own.
+//   - that locks of two packages exclude each other on one path: with the default names only
+//     reentrant and leader do; all others ignore each other's nodes. A semaphore stores its number
+//     of permits in the node at its path. A mutex or a writer on the same path empties that node,
+//     and so erases the number. Give each lock a path of its own.
 //
 // # Errors
 //

@@ -62,8 +62,8 @@
 // The nodes have the names that Curator's InterProcessMutex and LeaderSelector use: Go and JVM
 // processes elect one leader on one path, and Curator shows the data of [zklocks.WithData] as the
 // participants' ids. [WithLatchNames] is for Curator's LeaderLatch, and [WithKazooNames] for
-// kazoo's Election. Nodes with other names are ignored. A reentrant.Mutex on the path is a
-// candidate, too.
+// kazoo's Election. Nodes with other names are ignored. A caller that holds a reentrant.Mutex on
+// the path is the leader.
 //
 // [Election.Run] corresponds to LeaderSelector with autoRequeue. [Election.Campaign] and
 // [Election.Proclaim] are named after methods of etcd's package concurrency. The algorithm is the

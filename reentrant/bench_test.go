@@ -54,8 +54,8 @@ func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext b
 	}
 }
 
-// The lower bound of a re-entry by goroutine id: in Lock and in Release, one read of the two clocks
-// and one update of a counter guarded by a mutex.
+// The lower bound of a re-entry by goroutine id: Lock and Release each take one read of the two
+// clocks and one update of a counter guarded by a mutex.
 func BenchmarkLeast(b *testing.B) {
 	l := realzk.Connect(b, 5*time.Second, loopback.For(b).Addr())
 	var mu sync.Mutex

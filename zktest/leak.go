@@ -85,7 +85,7 @@ func (c *clients) opened(d *dialed, conn *memnet.Conn) {
 	d.conn = conn
 }
 
-// open returns the attempts, and the connections that their program has not closed.
+// open returns the dial attempts without a connection, and the connections in use (see over).
 func (c *clients) open() []*dialed {
 	return c.which(func(d *dialed) bool { return !d.over() })
 }

@@ -173,7 +173,7 @@ func changes(conn *zk.Conn, path string) chan struct{} {
 }
 
 // memberNodes are the nodes whose data are watched: a request to release is written into a node,
-// and the watches of changes do not cover that.
+// and the watches that changes sets do not report that.
 type memberNodes struct {
 	conn    *zk.Conn
 	changed chan<- struct{}

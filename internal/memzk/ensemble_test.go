@@ -529,7 +529,7 @@ func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
 	})
 }
 
-// The leader has not pinged meanwhile, so it has no report that the session was in use.
+// A paused leader sends no pings, so it has no report that the session was in use.
 func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		short, long := rawSession(t, f, 2*tick), rawSession(t, f, 20*tick)

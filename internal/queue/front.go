@@ -118,7 +118,7 @@ func (f *follower) reads(known context.Context, read func(context.Context) error
 }
 
 // follow follows on one connection. It returns nil or zkclient.ErrOver when the connection is lost
-// or the deadline has passed.
+// or the deadline of its lease has passed.
 func (f *follower) follow(ctx context.Context) error {
 	client := f.queue.client
 	sess, err := client.Session(ctx)

@@ -567,7 +567,7 @@ func TestModelOfSeveralTogether(t *testing.T) {
 	}
 }
 
-// A model that does not find these would not find a real mistake either.
+// The model must find these deliberate bugs: otherwise it would not find a real one.
 func TestModelOfSeveralTogetherFindsWhatIsBroken(t *testing.T) {
 	two := wanted("mm", "mm")
 	for _, c := range []struct {

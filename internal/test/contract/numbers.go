@@ -129,7 +129,7 @@ func numbersRunOut(s *scene) {
 	c.renewed(1)
 }
 
-// wornIsGivenUp: long before the end a directory whose queue is empty is deleted.
+// wornIsGivenUp: a directory is deleted when its queue is empty, long before its numbers run out.
 func wornIsGivenUp(s *scene) {
 	s.worn(1 << 30)
 	c := s.behind()

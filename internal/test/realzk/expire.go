@@ -136,7 +136,7 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	}
 }
 
-// cutOff reports whether the server has closed the connection: the client has resumed the session.
+// cutOff reports whether the server has closed the connection: the session has ended or moved.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

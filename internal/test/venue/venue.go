@@ -88,7 +88,7 @@ type Venue interface {
 	Dialer() []wire.Option
 	// Dial opens a network connection to a server, for a test's own wire.WithDialer.
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy returns a proxy in front of a server, which is closed at cleanup.
+	// Proxy returns a proxy in front of a server. The proxy is closed at cleanup.
 	Proxy(tb testing.TB, target string) *proxy.Proxy
 	// Expire ends a session now. The server closes the client's connection.
 	Expire(tb testing.TB, conn realzk.Conn)
