@@ -24,4 +24,4 @@ for program in java gcc cc; do
 done
 make quick | tee "$programs/output"
 # Where a real server is found after all, nothing was shown.
-grep -q 'tests were left out, because no ZooKeeper is installed' "$programs/output" || { echo "without-java.sh: no test was left out" >&2; exit 1; }
+grep -q 'tests were left out, because they need a real ZooKeeper' "$programs/output" || { echo "without-java.sh: no test was left out" >&2; exit 1; }

@@ -49,6 +49,9 @@ func (o Options) java() (javaHome, error) {
 }
 
 func findProgram() (string, error) {
+	if os.Getenv(LeftOutEnv) != "" && os.Getenv(realEnv) == "" {
+		return "", ErrNotInstalled
+	}
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		java := filepath.Join(home, "bin", "java")
 		if _, err := os.Stat(java); err == nil {

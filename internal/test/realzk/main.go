@@ -18,11 +18,11 @@ const serversEnv = "ZK_SERVERS"
 // test sets it, so that no test is skipped silently.
 const realEnv = "ZKLOCKS_REAL"
 
-// LeftOutEnv names a file. A test that is skipped because ZooKeeper is not installed adds a line to
-// it, and make quick counts the lines.
+// LeftOutEnv names a file. Each test that needs a real server is then skipped, and adds a line to
+// the file. make quick counts the lines.
 const LeftOutEnv = "ZKLOCKS_LEFT_OUT"
 
-const leftOut = "needs a real ZooKeeper: make test installs one"
+const leftOut = "needs a real ZooKeeper, which make test installs and starts"
 
 // ServerGoroutine is the function of the goroutine that each running server has in this process.
 const ServerGoroutine = "github.com/zklocks/zklocks/internal/test/realzk.(*process).run"
