@@ -22,7 +22,7 @@ func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 	const asks = "TestPausedServerCanBeStopped" // a test that needs a server
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	list := filepath.Join(t.TempDir(), "list")
-	none := []string{"PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}
+	none := []string{LeftOutEnv + "=", "PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}
 	for name, c := range map[string]struct {
 		run  string
 		env  []string
