@@ -87,6 +87,15 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	return nil
 }
 
+// ended reports whether a watch has ended with its connection.
+func ended(w *zkclient.Watch) bool {
+	if w == nil {
+		return false
+	}
+	event, _ := w.Fired()
+	return event.Type == zk.EventNotWatching
+}
+
 // A follower is one call of Follow.
 type follower struct {
 	queue   *Queue
@@ -142,7 +151,7 @@ func (f *follower) follow(ctx context.Context) error {
 			watch.Drop() // a directory that does not exist may never be created
 		}
 	}()
-	for !f.stopped && up() {
+	for !f.stopped && up() && !ended(watch) {
 		late, err := f.reads(known, func(ctx context.Context) (err error) {
 			m, watch, err = f.queue.watchFirst(ctx, sess)
 			return err
