@@ -275,7 +275,7 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 		conn.KeepAlive(true)
 		began := time.Now()
 		for i := 0; time.Since(began) < 5*timeout; i++ {
-			time.Sleep(timeout / 400)
+			time.Sleep(timeout / 400) // virtual
 			if i%10 == 0 {
 				go conn.Get("/a") // otherwise the client leaves the silent server
 			}
@@ -331,16 +331,16 @@ func TestHeartbeatsOfAnOutageLeaveNoRequests(t *testing.T) {
 		f.start()
 		conn := f.connect()
 		conn.KeepAlive(true)
-		time.Sleep(timeout)
+		time.Sleep(timeout) // virtual
 		mu.Lock()
 		down, exists = true, 0
 		mu.Unlock()
 		f.network.Between("here", "zk1").Cut()
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10 * time.Minute) // virtual
 		mu.Lock()
 		down = false
 		mu.Unlock()
-		time.Sleep(timeout)
+		time.Sleep(timeout) // virtual
 		mu.Lock()
 		if exists > 1 {
 			t.Errorf("%d requests waited for the reconnect", exists)

@@ -168,13 +168,13 @@ var mutants = []mutant{
 	// Guarantee 3: a holder is notified first.
 	{
 		name: "deadline-ignored", pkg: "internal/zkclient",
-		why: "the next holder has the lock already when the holder that is cut off hears of it",
+		why: "the next holder has the lock already when the holder that is cut off is notified",
 		old: `case conn.Alive(l.session):`, new: `case conn.Session() == l.session:`,
 		test: "internal/zkclient TestLossIsKnownBeforeTheServerExpiresTheSession", world: "any",
 	},
 	{
 		name: "no-timer-for-the-deadline", pkg: "internal/zkclient",
-		why: "a holder that waits on Lost hears of the loss too late",
+		why: "a holder that waits on Lost is notified of the loss too late",
 		old: `wait := time.Until(conn.Deadline(conn.Session()))`, new: `wait := conn.Timeout()`,
 		test: "internal/zkclient TestLossIsToldAtTheDeadline", world: "any",
 	},
