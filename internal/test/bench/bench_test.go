@@ -1,115 +1,145 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/patch"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // TestBench is the measurement of make bench.
 func TestBench(t *testing.T) {
-	s, asked := fromEnv(t)
-	if ref, shortcuts := variants(); !asked || ref != "" || shortcuts {
-		t.Log("BENCH is not set, or variants are measured; TestHarness looks after the harness")
+	s := fromEnv(t)
+	switch {
+	case s.rounds == 0:
+		t.Log("BENCH is not set; TestHarness looks after the harness")
+		return
+	case os.Getenv("BENCH_AGAINST") != "" || os.Getenv("BENCH_SHORTCUTS") != "":
+		compareVariants(t, s)
 		return
 	}
-	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, looking, inMemory)
-	for _, line := range l.skipped {
-		fmt.Println(line)
-	}
-	speed := s.chosen(workloads)
-	l.warmUp(t, speed)
-	r := report{lab: l, Began: time.Now()}
-	r.speed = l.measure(t, speed)
+	var p page
+	l := newLaboratory(t, s, everyone...)
+	p.machine = l.machine(t)
+	p.speed = l.measure(t, s.chosen(workloads))
 	l.settings = s.patient()
-	r.queues = l.measure(t, s.chosen(lines))
-	r.permits = l.measure(t, s.chosen(wide))
-	l.settings = s
-	l.leave()
-
-	if reports() && s.Disk == 0 {
-		r.slow = slower(t, s)
+	p.queues = l.measure(t, s.chosen(queues))
+	p.crowds = l.measure(t, s.chosen(crowds))
+	l.leave(t)
+	dir := os.Getenv("BENCH_REPORT")
+	if dir != "" {
+		s.disk = time.Millisecond
+		s.rounds = max(1, s.rounds*3/5) // with a slower disk the results vary less
+		l = newLaboratory(t, s, everyone...)
+		p.slow = l.measure(t, s.chosen(workloads))
+		l.leave(t)
 	}
-
-	for _, results := range [][]result{r.speed, r.queues, r.permits, r.slow} {
-		printTable(os.Stdout, results)
-		fmt.Println()
+	fmt.Print(p.figures())
+	if dir != "" {
+		p.write(t, filepath.Join("../../..", dir))
 	}
-	if reports() {
-		if err := r.write(t, os.Getenv("BENCH_REPORT")); err != nil {
-			t.Fatal(err)
+}
+
+// compareVariants measures our locks and variants of them: BENCH_AGAINST=commit is the library at a
+// commit, BENCH_SHORTCUTS the library without each of its shortcuts.
+func compareVariants(t *testing.T, s settings) {
+	root, err := patch.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string]string{} // by the name of the variant
+	if ref := os.Getenv("BENCH_AGAINST"); ref != "" {
+		dir := t.TempDir()
+		command(t, root, "git", "archive", "-o", dir+"/all.tar", ref)
+		command(t, dir, "tar", "-xf", "all.tar")
+		programs["at "+ref] = build(t, dir)
+	}
+	if os.Getenv("BENCH_SHORTCUTS") != "" {
+		for _, shortcut := range patch.Shortcuts {
+			changed, err := patch.All(root, shortcut.Patches...)
+			if err != nil {
+				t.Fatalf("%s: %v", shortcut.Name, err)
+			}
+			overlay, err := patch.Overlay(root, t.TempDir(), changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			programs["without "+shortcut.Name] = build(t, root, "-overlay", overlay)
 		}
 	}
-}
-
-func reports() bool { return os.Getenv("BENCH_REPORT") != "" }
-
-// slower repeats the measurement on a server with a slower disk.
-func slower(t *testing.T, s settings) []result {
-	s.Disk = time.Millisecond
-	s.Rounds = max(1, s.Rounds*3/5) // with a slower disk the results vary less
-	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, looking, inMemory)
-	defer l.leave()
-	speed := s.chosen(workloads)
-	l.warmUp(t, speed)
-	return l.measure(t, speed)
-}
-
-// TestHarness runs the whole benchmark on a small scale, so that the harness works when it is
-// needed. It checks two figures that do not depend on time: the requests of a cycle without
-// contention.
-func TestHarness(t *testing.T) {
-	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, again, zkLock)
-	var results []result
-	some := func() bool { // on a busy machine no cycle may end in time
-		results = l.measure(t, workloads[:1])
-		return !slices.ContainsFunc(results, func(r result) bool { return r.Operations == 0 })
+	l := newLaboratory(t, s, ours, again)
+	variants := map[string][]string{ours: {ours}, again: {again}}
+	for name, program := range programs {
+		for library := range variants {
+			order, err := json.Marshal(library)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(program)
+			cmd.Env = append(os.Environ(), childEnv+"="+string(order))
+			l.peers[library+" "+name] = startPeer(realzk.StartProgram(t, cmd))
+			variants[library] = append(variants[library], library+" "+name)
+		}
 	}
-	test.Eventually(t, 30*time.Second, "operations of each worker", some)
-	l.leave()
+	var all []workload
+	for _, w := range s.chosen(workloads) {
+		for _, library := range []string{ours, again} {
+			if slices.Contains(w.peers, library) {
+				all = append(all, workload{w.name + strings.TrimPrefix(library, ours), w.job, variants[library]})
+			}
+		}
+	}
+	results := l.measure(t, all)
+	l.leave(t)
+	fmt.Print(table(results))
+}
 
+// build builds the driver of a copy of the module.
+func build(t *testing.T, dir string, args ...string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "driver")
+	command(t, dir, "go", slices.Concat([]string{"test", "-c", "-o", program}, args, []string{"./internal/test/bench"})...)
+	return program
+}
+
+func command(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, args, err, out)
+	}
+}
+
+// TestHarness runs a measurement on a small scale, so that the harness works when it is needed. It
+// checks figures that do not depend on time: the requests of a cycle without contention.
+func TestHarness(t *testing.T) {
+	l := newLaboratory(t, settings{rounds: 1, length: 300 * time.Millisecond}, ours, again, zkLock)
+	var results []result
+	test.Eventually(t, 30*time.Second, "operations of each worker", func() bool { // on a busy machine no cycle may end in time
+		results = l.measure(t, workloads[:1])
+		return !slices.ContainsFunc(results, func(r result) bool { return r.median[speed] == 0 })
+	})
+	l.leave(t)
 	want := map[string]float64{ours: 2, again: 2, zkLock: 3}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
 	}
 	for _, r := range results {
-		if r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 {
-			t.Errorf("%s: %+v", r.peer, r.sample)
+		if r.median[p50] <= 0 || r.median[p99] < r.median[p50] {
+			t.Errorf("%s: %v", r.peer, r.median)
 		}
-		if got := roundTo(r.requests, 10); got != want[r.peer] {
-			t.Errorf("%s: %v requests a cycle, want %v", r.peer, r.requests, want[r.peer])
-		}
-	}
-	// All parts of the page, which is otherwise written only after an hour.
-	dir := t.TempDir()
-	local := "pkg: github.com/zklocks/zklocks/reentrant\nBenchmarkReenter-2 1000 247.0 ns/op 0 B/op 0 allocs/op\n" +
-		"pkg: github.com/zklocks/zklocks/internal/goid\nBenchmarkID-2 1000 4.0 ns/op 0 B/op 0 allocs/op\n"
-	if err := os.WriteFile(dir+"/"+localFile, []byte(local), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	speed, queues := paper()
-	r := report{
-		lab: l, Began: time.Now(), permits: results, slow: results,
-		speed: append(speed, results...), queues: append(queues, results...),
-	}
-	if err := r.write(t, dir); err != nil {
-		t.Fatal(err)
-	}
-	for file, parts := range map[string][]string{
-		page:        {"| exclusive, 1 session |", "| reentrant | Reenter | 247 ns | 0 |\n\n", "## Scale, on paper"},
-		figuresFile: {"speed\n\nworkload", zkLock},
-		ratiosChart: {"<svg"}, requestsChart: {"<svg"}, handOverChart: {"<svg"},
-	} {
-		text, err := os.ReadFile(dir + "/" + file)
-		for _, part := range parts {
-			if err != nil || !strings.Contains(string(text), part) {
-				t.Errorf("%s of %d bytes is without %q (%v)", file, len(text), part, err)
-			}
+		if got := rounded(r.median[requests], 0.1); got != want[r.peer] {
+			t.Errorf("%s: %v requests a cycle, want %v", r.peer, r.median[requests], want[r.peer])
 		}
 	}
 }

@@ -31,20 +31,19 @@ type job struct {
 	Handoff  int    `json:"handoff"`  // WithHandoff
 	Among    int    `json:"among"`    // for several: how many locks there are
 	AtOnce   int    `json:"atonce"`   // for several: how many random locks each cycle acquires
+	Sample   int    `json:"sample"`   // of so many operations one is timed; 0: all are
 	Warm     int    `json:"warm"`     // milliseconds before the measurement
 	Measure  int    `json:"measure"`  // milliseconds of the measurement
 	Timeout  int    `json:"timeout"`  // session timeout in milliseconds
 }
 
 // answer is a driver's measurement. A cycle is an acquire and a release. An operation is a cycle
-// whose lock was granted within the measured time. Its latency is the time from the call to the
-// grant; of short operations a driver may time a sample.
+// whose lock was granted within the measured time.
 type answer struct {
 	Operations int64   `json:"operations"`
 	Cycles     int64   `json:"cycles"` // all since "go", including warm-up and end
-	P50        float64 `json:"p50"`    // microseconds
+	P50        float64 `json:"p50"`    // from the call to the grant, in microseconds
 	P99        float64 `json:"p99"`
-	Max        float64 `json:"max"`
 	Errors     int64   `json:"errors"`
 	Error      string  `json:"error"` // the first error
 }

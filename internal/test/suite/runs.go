@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 
 	"github.com/zklocks/zklocks/internal/test/yields"
@@ -76,30 +73,14 @@ var runs = []run{
 	},
 	{
 		name: "bench", what: "measure our locks next to zk.Lock and, where installed, Curator and kazoo",
-		test: []string{"-v", "-timeout", "180m", "-run", "^(TestBench|TestVariants)$", "./internal/test/bench"},
+		test: []string{"-v", "-timeout", "180m", "-run", "TestBench$", "./internal/test/bench"},
 		options: []option{
-			{"size", "BENCH", "short", "short, a quarter of an hour, or long, an hour"},
+			{"rounds", "BENCH", "12", "how many rounds of a second for each row; 12 take a quarter of an hour"},
 			{"only", "BENCH_ONLY", "", "a pattern of workloads"},
-			{"peers", "BENCH_PEERS", "", "a pattern of libraries"},
 			{"disk", "BENCH_DISK", "", "how much slower the server's disk is made, as 1ms"},
 			{"against", "BENCH_AGAINST", "", "a commit: measure the same locks as of then, in the same rounds"},
-			{"shortcuts", "BENCH_ABLATION", "false", "measure the same locks without each of their shortcuts, in the same rounds"},
-			{"report", "BENCH_REPORT", "", "a `directory`, docs/maintainers: write the page, its charts, and the costs within a process"},
-		},
-		before: func(ctx context.Context) error {
-			dir := os.Getenv("BENCH_REPORT")
-			if dir == "" {
-				return nil
-			}
-			dir, err := filepath.Abs(dir)
-			if err != nil {
-				return err
-			}
-			var out bytes.Buffer
-			if err := local.run(ctx, &out, nil); err != nil {
-				return fmt.Errorf("%w\n%s", err, &out)
-			}
-			return errors.Join(os.Setenv("BENCH_REPORT", dir), os.WriteFile(filepath.Join(dir, "benchmarks-local.txt"), out.Bytes(), 0o644))
+			{"shortcuts", "BENCH_SHORTCUTS", "false", "measure the same locks without each of their shortcuts, in the same rounds"},
+			{"report", "BENCH_REPORT", "", "a `directory` from the root, docs/maintainers: write the tables of the page, its chart and all figures"},
 		},
 	},
 	local,
