@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,7 +90,7 @@ func (p *pair) held(i int) *zklocks.Hold {
 }
 
 // take acquires a lock that is free.
-func (p *pair) take(lock func(context.Context) (*zklocks.Hold, error)) *zklocks.Hold {
+func (p *pair) take(lock acquire) *zklocks.Hold {
 	p.Helper()
 	return contract.Begin(p, p.Ctx, lock).Granted()
 }
@@ -124,6 +125,16 @@ func (p *pair) own(i int) string {
 
 // kill deletes the client's node in directory i, as an operator would.
 func (p *pair) kill(i int) { p.Helper(); p.Must(p.Witness.Delete(p.own(i), -1)); p.CatchUp(p.conn) }
+
+// withhold takes away the right READ on a node, so that the server withholds its events.
+func (p *pair) withhold(node string) {
+	p.Helper()
+	p.Must(second(p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
+}
+
+func (p *pair) begin(lock zklocks.Locker) *contract.Attempt[*zklocks.Hold] {
+	return contract.Begin(p, p.Ctx, lock.Lock)
+}
 
 // each runs a test with the roles of the two locks, and with the roles exchanged.
 func each(t *testing.T, play func(p *pair, one, other int)) {
@@ -176,146 +187,168 @@ func TestAllBehindOneHolderTakesFourRequests(t *testing.T) {
 	})
 }
 
-// The caller's node is first at one lock, and is deleted while the caller waits for the other lock.
-// The caller then queues again at both, behind the client that holds the first.
+// The caller's node is first at one lock, and is deleted while the caller waits for the other lock;
+// perhaps the server withholds the event. The caller then queues again at both, behind the client
+// that holds the first.
 func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		busy := p.held(other)
-		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
-		p.nodes(1+one, 1+other) // the other lock has two nodes
-		p.kill(one)
-		taken := p.held(one)
-		p.release(busy)
-		waiting.Waits()
-		p.release(taken)
-		hold := waiting.Granted()
-		p.Must(hold.Verify(p.Ctx))
-		p.nodes(1, 1)
-		p.release(hold)
+	for name, withheld := range map[string]bool{"with an event": false, "without an event": true} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				busy := p.held(other)
+				waiting := p.begin(p.both())
+				p.nodes(1+one, 1+other) // the other lock has two nodes
+				node := p.own(one)
+				if withheld {
+					p.withhold(node)
+				}
+				p.Must(p.Witness.Delete(node, -1))
+				p.CatchUp(p.conn)
+				taken := p.held(one)
+				if withheld {
+					time.Sleep(10 * time.Second) // virtual: what was listed is not trusted any more
+				}
+				p.release(busy)
+				waiting.Waits()
+				p.release(taken)
+				hold := waiting.Granted()
+				p.Must(hold.Verify(p.Ctx))
+				p.nodes(1, 1)
+				p.release(hold)
+			})
+		})
+	}
+}
+
+// A turn is a caller that waits for permits and for lock 0, which the other client holds.
+type turn struct {
+	*pair
+	path         string // of the semaphore of two permits
+	theirs       *semaphore.Semaphore
+	permit, busy *zklocks.Hold // of the other client
+	waiting      *contract.Attempt[*zklocks.Hold]
+}
+
+// atTurn runs a test of a caller that wants some permits. If it wants one, its turn at the
+// semaphore has come.
+func atTurn(t *testing.T, wants int, lockFirst bool, play func(*turn)) {
+	inPair(t, func(p *pair) {
+		c := &turn{pair: p, path: p.Path + "-permits"}
+		c.theirs = semaphore.New(locks.On(p.other), c.path, 2)
+		c.permit, c.busy = p.take(c.theirs.Locker(1).Lock), p.held(0)
+		some := []zklocks.Locker{semaphore.New(locks.On(p.conn), c.path, 2).Locker(wants), p.lock(0)}
+		if lockFirst {
+			slices.Reverse(some)
+		}
+		c.waiting = p.begin(zklocks.All(some...))
+		p.nodes(2, 0)
+		play(c)
+		test.AssertEmpty(p, p.Witness, c.path+"/queue")
 	})
 }
 
-// The caller's node is deleted in the same way, but the server withholds the event, because the
-// caller may not read the node any more.
-func TestANodeThatIsDeletedWithoutAnEventAfterItsTurnHasComeGrantsNothing(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		busy := p.held(other)
-		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
-		p.nodes(1+one, 1+other)
-		node := p.own(one)
-		_, err := p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		p.Must(err)
-		p.Must(p.Witness.Delete(node, -1))
-		taken := p.held(one)
-		time.Sleep(10 * time.Second) // virtual: what was listed is not trusted any more
-		p.release(busy)
-		waiting.Waits()
-		p.release(taken)
-		hold := waiting.Granted()
-		p.Must(hold.Verify(p.Ctx))
-		p.release(hold)
-	})
-}
-
-// The number of permits shrinks after the caller's turn at the semaphore has come.
+// The number of permits shrinks after the caller's turn at the semaphore has come; perhaps the
+// server withholds the event, and the caller reads the number at its next recheck. The turn comes
+// again when the other permit is released.
 func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
-	inPair(t, func(p *pair) {
-		path := p.Path + "-permits"
-		theirs := semaphore.New(locks.On(p.other), path, 2)
-		permit := p.take(theirs.Locker(1).Lock)
-		busy := p.held(1)
-		both := zklocks.All(semaphore.New(locks.On(p.conn), path, 2).Locker(1), p.lock(1))
-		waiting := contract.Begin(p, p.Ctx, both.Lock)
-		p.nodes(0, 2)
-		p.Must(theirs.Resize(p.Ctx, 1))
-		p.CatchUp(p.conn)
-		p.release(busy)
-		waiting.Waits()
-		p.release(permit)
-		p.release(waiting.Granted())
-		test.AssertEmpty(p, p.Witness, path+"/queue")
-	})
+	for name, how := range map[string]struct{ lockFirst, withheld bool }{
+		"permit first": {}, "lock first": {lockFirst: true}, "without an event": {withheld: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atTurn(t, 1, how.lockFirst, func(c *turn) {
+				if how.withheld {
+					const long = 10 * time.Second
+					time.Sleep(long) // virtual: the first recheck has passed
+					c.withhold(c.path)
+					c.Must(second(c.Witness.Set(c.path, []byte("1"), -1)))
+					c.Must(second(c.Witness.SetACL(c.path, open, -1)))
+					time.Sleep(long) // virtual: the recheck
+				} else {
+					c.Must(c.theirs.Resize(c.Ctx, 1))
+				}
+				c.CatchUp(c.conn)
+				before := c.proxy.Seen(proxy.AnyOp)
+				c.release(c.busy)
+				c.waiting.Waits()
+				if n := c.proxy.Seen(proxy.AnyOp) - before; n > 5 && !how.withheld { // it reads the number, lists, and sets its watches
+					c.Errorf("%d requests after one of two turns has come", n)
+				}
+				c.release(c.permit)
+				c.release(c.waiting.Granted())
+			})
+		})
+	}
 }
 
-// The number shrinks in the same way, but the server withholds the event. The caller reads the
-// number at its next recheck.
-func TestALimitThatShrinksWithoutAnEventAfterTheTurnHasComeIsKept(t *testing.T) {
-	inPair(t, func(p *pair) {
-		path := p.Path + "-permits"
-		theirs := semaphore.New(locks.On(p.other), path, 2)
-		permit := p.take(theirs.Locker(1).Lock)
-		busy := p.held(1)
-		both := zklocks.All(semaphore.New(locks.On(p.conn), path, 2).Locker(1), p.lock(1))
-		waiting := contract.Begin(p, p.Ctx, both.Lock)
-		p.nodes(0, 2)
-		const long = 10 * time.Second
-		time.Sleep(long) // virtual: the first recheck has passed
-		_, err := p.Witness.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		p.Must(err)
-		_, err = p.Witness.Set(path, []byte("1"), -1)
-		p.Must(err)
-		_, err = p.Witness.SetACL(path, zk.WorldACL(zk.PermAll), -1)
-		p.Must(err)
-		time.Sleep(long) // virtual: the recheck
-		p.release(busy)
-		waiting.Waits()
-		p.release(permit)
-		p.release(waiting.Granted())
-		test.AssertEmpty(p, p.Witness, path+"/queue")
+// The turn at one lock ends when the turn at the other comes: both events arrive at once. In each
+// round the client may process either event first.
+func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		theirs := semaphore.New(d.other, "/permits", 2)
+		both := zklocks.All(semaphore.New(d.conn, "/permits", 2).Locker(1), d.lock)
+		for range 20 {
+			permit, busy := take(d, theirs.Locker(1).Lock), take(d, rwlock.New(d.other, path).Lock)
+			granted := make(chan *zklocks.Hold)
+			go func() { granted <- take(d, both.Lock) }()
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond) // virtual: its turn at the semaphore has come
+			d.host.Freeze()
+			must(d, theirs.Resize(d.Context(), 1))
+			release(d, busy)
+			d.host.Thaw()
+			select {
+			case <-granted:
+				d.Fatal("granted, although the only permit is held")
+			case <-time.After(time.Second): // virtual: the events have arrived
+			}
+			release(d, permit)
+			release(d, <-granted)
+			must(d, theirs.Resize(d.Context(), 2))
+		}
 	})
 }
 
 // One lock fails while the caller waits for both: the call returns at once, and its error names
 // that lock.
 func TestAFailureAtOneLockEndsTheWaitForTheOthers(t *testing.T) {
-	inPair(t, func(p *pair) {
-		path := p.Path + "-permits"
-		theirs := semaphore.New(locks.On(p.other), path, 2)
-		permit := p.take(theirs.Locker(1).Lock)
-		busy := p.held(0)
-		both := zklocks.All(p.lock(0), semaphore.New(locks.On(p.conn), path, 2).Locker(2))
-		waiting := contract.Begin(p, p.Ctx, both.Lock)
-		p.nodes(2, 0)
-		p.Must(theirs.Resize(p.Ctx, 1))
-		p.CatchUp(p.conn)
-		p.release(busy)
-		err := waiting.Failed()
-		p.Is(err, semaphore.ErrTooMany)
-		if !strings.Contains(err.Error(), ": "+path+": ") {
-			p.Errorf("error %q, want one of %s", err, path)
+	atTurn(t, 2, true, func(c *turn) {
+		c.Must(c.theirs.Resize(c.Ctx, 1))
+		c.CatchUp(c.conn)
+		c.release(c.busy)
+		err := c.waiting.Failed()
+		c.Is(err, semaphore.ErrTooMany)
+		if !strings.Contains(err.Error(), ": "+c.path+": ") {
+			c.Errorf("error %q, want one of %s", err, c.path)
 		}
-		p.nodes(0, 0)
-		p.release(permit)
-		test.AssertEmpty(p, p.Witness, path+"/queue")
+		c.nodes(0, 0)
+		c.release(c.permit)
 	})
 }
 
-// A writer of the process is queued behind a node of All that is first in this directory and waits
-// for the other lock. Its observers receive Queued with one node ahead.
+// A writer of the process is queued behind a node of All that is first in this directory, at once
+// or after a wait, and that waits for the other lock. Its observers receive Queued with one node
+// ahead.
 func TestAFollowerOfANodeWhoseTurnHasComeCountsOne(t *testing.T) {
 	for name, waited := range map[string]bool{"at once": false, "after a wait": true} {
 		t.Run(name, func(t *testing.T) {
 			inPair(t, func(p *pair) {
 				events := contract.NewEvents(p)
 				a := p.lock(0, zklocks.WithObserver(events.Observer()))
-				busy := p.held(1)
-				told := 0 // how often Queued was called
-				var first *zklocks.Hold
+				busy, told := p.held(1), 0
+				var waiting *contract.Attempt[*zklocks.Hold]
 				if waited {
-					first = p.held(0)
-					told++
-				}
-				waiting := contract.Begin(p, p.Ctx, zklocks.All(a, p.lock(1)).Lock)
-				p.Settle()
-				if waited {
+					first := p.held(0)
+					waiting = p.begin(zklocks.All(a, p.lock(1)))
+					p.nodes(2, 2)
 					p.release(first)
+					told = 1
+				} else {
+					waiting = p.begin(zklocks.All(a, p.lock(1)))
 				}
 				p.nodes(1, 2)
-				next := contract.Begin(p, p.Ctx, a.Lock)
+				next := p.begin(a)
 				p.nodes(2, 2)
-				queued := contract.Of[observe.Queued](events)
-				if len(queued) != told+1 || queued[told].Ahead != 1 {
-					p.Fatalf("%+v, want event %d with one node ahead", queued, told+1)
+				if queued := contract.Next[observe.Queued](events, told+1); queued.Ahead != 1 {
+					p.Errorf("%+v, want one node ahead", queued)
 				}
 				p.release(busy)
 				hold := waiting.Granted()
@@ -372,31 +405,6 @@ func TestATryOfSeveralThatCameSecondLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestACanceledWaitForSeveralLeavesNothing(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		events := contract.NewEvents(p)
-		busy := p.held(one)
-		var some [2]zklocks.Locker
-		for i := range some {
-			some[i] = p.lock(i, zklocks.WithObserver(events.Observer()))
-		}
-		began := time.Now()
-		waiting := contract.Begin(p, p.Ctx, zklocks.All(some[0], some[1]).Lock)
-		p.nodes(1+other, 1+one)
-		time.Sleep(time.Second) // virtual: the wait lasts
-		waiting.Stop()
-		p.nodes(other, one)
-		contract.Next[observe.Failed](events, 2)
-		for i, failed := range contract.Of[observe.Failed](events) {
-			if failed.Path != p.paths[i] || failed.Waited > time.Since(began) || failed.Cause != waiting.Err {
-				p.Errorf("%+v, want that of %s", failed, p.paths[i])
-			}
-		}
-		p.release(busy)
-		events.Balanced()
-	})
-}
-
 // An All of two Alls takes the locks of both.
 func TestAllMayBeNested(t *testing.T) {
 	inPair(t, func(p *pair) {
@@ -409,76 +417,6 @@ func TestAllMayBeNested(t *testing.T) {
 		}
 		p.release(hold)
 		test.AssertEmpty(p, p.Witness, third)
-	})
-}
-
-// The caller's turn at one lock ends, because there are fewer permits now, and comes again.
-func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
-	inPair(t, func(p *pair) {
-		path := p.Path + "-permits"
-		theirs, ours := semaphore.New(locks.On(p.other), path, 2), semaphore.New(locks.On(p.conn), path, 2)
-		permit := p.take(theirs.Locker(1).Lock)
-		busy := p.held(0)
-		waiting := contract.Begin(p, p.Ctx, zklocks.All(p.lock(0), ours.Locker(1)).Lock)
-		p.nodes(2, 0)
-		p.Must(theirs.Resize(p.Ctx, 1))
-		p.CatchUp(p.conn)
-		p.Settle() // the caller has listed
-		before := p.proxy.Seen(proxy.AnyOp)
-		p.release(busy)
-		waiting.Waits()
-		p.Settle()
-		if n := p.proxy.Seen(proxy.AnyOp) - before; n > 5 { // it reads the number, lists, and sets its watches
-			p.Errorf("%d requests after one of two turns has come", n)
-		}
-		p.release(permit)
-		p.release(waiting.Granted())
-	})
-}
-
-// The turn at one lock ends when the turn at the other comes: both events arrive at once. In each
-// round the client may process either event first.
-func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		take := func(lock zklocks.Locker) *zklocks.Hold {
-			h, err := lock.Lock(d.Context())
-			if err != nil {
-				d.Fatal(err)
-			}
-			return h
-		}
-		release := func(h *zklocks.Hold) {
-			if err := h.Release(d.Context()); err != nil {
-				d.Error(err)
-			}
-		}
-		theirs := semaphore.New(d.other, "/permits", 2)
-		both := zklocks.All(semaphore.New(d.conn, "/permits", 2).Locker(1), d.lock)
-		for range 20 {
-			permit, busy := take(theirs.Locker(1)), take(rwlock.New(d.other, path))
-			granted := make(chan *zklocks.Hold)
-			go func() { granted <- take(both) }()
-			synctest.Wait()
-			time.Sleep(100 * time.Millisecond) // virtual: its turn at the semaphore has come
-			d.host.Freeze()
-			if err := theirs.Resize(d.Context(), 1); err != nil {
-				d.Fatal(err)
-			}
-			release(busy)
-			d.host.Thaw()
-			select {
-			case h := <-granted:
-				d.Error("granted, although the only permit is held")
-				release(h)
-				release(permit)
-			case <-time.After(time.Second): // virtual: the events have arrived
-				release(permit)
-				release(<-granted)
-			}
-			if err := theirs.Resize(d.Context(), 2); err != nil {
-				d.Fatal(err)
-			}
-		}
 	})
 }
 
@@ -533,15 +471,13 @@ func TestBadInputOfAll(t *testing.T) {
 		}{
 			"no lock":                       {nil, "", "no lock", never},
 			"no lock, nested":               {[]zklocks.Locker{ok, zklocks.All()}, "", "no lock", never},
-			"nil":                           {[]zklocks.Locker{ok, nil}, "", "not a lock", never},
-			"a nil lock":                    {[]zklocks.Locker{ok, (*rwlock.RWMutex)(nil)}, "", "not a lock", never},
+			"nil":                           {[]zklocks.Locker{ok, nil}, "", "<nil>: not a lock that New of rwlock, reentrant or semaphore has made, or nil", never},
+			"a nil lock":                    {[]zklocks.Locker{ok, (*rwlock.RWMutex)(nil)}, "", "*rwlock.RWMutex: not a lock", never},
 			"a zero lock":                   {[]zklocks.Locker{ok, new(rwlock.RWMutex)}, "", "not a lock", never},
 			"a zero reentrant lock":         {[]zklocks.Locker{ok, new(reentrant.Mutex)}, "", "not a lock", never},
 			"a foreign lock":                {[]zklocks.Locker{ok, foreign{}}, "", "foreign: not a lock", never},
 			"a lock that is embedded":       {[]zklocks.Locker{ok, embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
-			"a pointer to one":              {[]zklocks.Locker{ok, &embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
 			"a nil lock that is embedded":   {[]zklocks.Locker{ok, embedding{}}, "", "embedding: not a lock", never},
-			"a pointer to it":               {[]zklocks.Locker{ok, new(embedding)}, "", "embedding: not a lock", never},
 			"a struct around the interface": {[]zklocks.Locker{ok, struct{ zklocks.Locker }{}}, "", "not a lock", never},
 			"a copy":                        {[]zklocks.Locker{ok, copied}, "", "not a lock", never},
 			"one that is nested":            {[]zklocks.Locker{ok, zklocks.All(foreign{})}, "", "foreign: not a lock", never},
@@ -604,42 +540,22 @@ func TestBadInputOfAll(t *testing.T) {
 	})
 }
 
-// All treats canceled and nil contexts as a single lock does.
-func TestContextsOfAll(t *testing.T) {
-	inPair(t, func(p *pair) {
-		ended, cancel := context.WithCancel(p.Ctx)
-		cancel()
-		before := p.proxy.Seen(proxy.AnyOp)
-		for _, take := range []func(context.Context) (*zklocks.Hold, error){p.both().Lock, p.both().TryLock} {
-			_, err := take(ended)
-			p.Is(err, context.Canceled)
-			func() {
-				defer func() {
-					if recover() == nil {
-						p.Error("a nil context is no panic")
-					}
-				}()
-				var none context.Context
-				_, _ = take(none)
-			}()
-		}
-		if n := p.proxy.Seen(proxy.AnyOp) - before; n != 0 {
-			p.Errorf("%d requests", n)
-		}
-	})
-}
-
-// The error of a canceled context, or of a closed connection, names none of the locks.
+// The error of a canceled context, or of a closed connection, names none of the locks, at whichever
+// request of a call it comes, or during the wait.
 func TestAnEndIsOfNoLock(t *testing.T) {
 	for op, take := range map[proxy.Op]func(zklocks.Locker, context.Context) (*zklocks.Hold, error){
-		proxy.CreateOp: zklocks.Locker.Lock, proxy.ListOp: zklocks.Locker.TryLock,
+		proxy.CreateOp: zklocks.Locker.Lock, proxy.ListOp: zklocks.Locker.TryLock, proxy.ReadOp: zklocks.Locker.Lock,
 	} {
 		for end, do := range map[string]func(p *pair, cancel func()){
 			"context": func(_ *pair, cancel func()) { cancel() }, "connection": func(p *pair, _ func()) { p.conn.Close() },
 		} {
+			if op == proxy.ReadOp && end == "context" {
+				continue // this error says what the call has waited for
+			}
 			t.Run(op.String()+", end of the "+end, func(t *testing.T) {
 				inPair(t, func(p *pair) {
 					p.release(p.take(p.both().Lock)) // so that both directories exist
+					busy := p.held(1)
 					f := p.proxy.Next(op, proxy.HoldRequest)
 					a := contract.Begin(p, p.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return take(p.both(), ctx) })
 					<-f.Fired()
@@ -651,23 +567,11 @@ func TestAnEndIsOfNoLock(t *testing.T) {
 							p.Error(err)
 						}
 					}
+					p.release(busy)
 				})
 			})
 		}
 	}
-}
-
-func TestAnEndWhileAllWaitIsOfNoLock(t *testing.T) {
-	inPair(t, func(p *pair) {
-		h := p.take(rwlock.New(locks.On(p.other), p.paths[1]).Lock)
-		a := contract.Begin(p, p.Ctx, p.both().Lock)
-		p.nodes(1, 2)
-		p.conn.Close()
-		if err := a.Failed(); !errors.Is(err, zk.ErrClosing) || strings.Contains(err.Error(), ": "+p.paths[1]+": ") {
-			p.Error(err)
-		}
-		p.release(h)
-	})
 }
 
 // The directory of the second lock does not exist. The call creates it, and no other directory.
@@ -698,17 +602,6 @@ func TestAllCopiesItsListOfLocks(t *testing.T) {
 	})
 }
 
-func TestThePathInAnError(t *testing.T) {
-	inPair(t, func(p *pair) {
-		for _, path := range []string{"", "b/", "/"} {
-			_, err := semaphore.New(locks.On(p.conn), path, 1).Acquire(p.Ctx, 1)
-			if err == nil || !strings.Contains(err.Error(), "acquire "+path+": ") {
-				p.Errorf("%q: %v", path, err)
-			}
-		}
-	})
-}
-
 // An invalid path in an error does not break the line of a log.
 func TestABadPathInAnError(t *testing.T) {
 	inPair(t, func(p *pair) {
@@ -727,207 +620,134 @@ func TestABadPathInAnError(t *testing.T) {
 	})
 }
 
-// docs/reference/failures.md: "A right is missing: zk.ErrNoAuth, which names the right."
-func TestVerifyAndMultiNameTheRight(t *testing.T) {
-	inPair(t, func(p *pair) {
-		lock := p.lock(0, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead)))
-		p.release(p.take(p.lock(0).Lock)) // creates the directory
-		hold := p.take(lock.Lock)
-		node := hold.Guard()[0].(*zk.CheckVersionRequest).Path
-		_, multi := hold.Multi(p.Ctx, &zk.CreateRequest{Path: "/other", Acl: zk.WorldACL(zk.PermAll)})
-		for what, err := range map[string]error{"verify": hold.Verify(p.Ctx), "multi": multi} {
+// A hold of several locks is released as a whole, so a request to any of its nodes asks for all. A
+// re-entry of one of the locks is asked by a request to the node of that lock alone. A downgrade
+// and a release ask for nothing.
+func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		rw, r := p.lock(one), reentrant.New(locks.On(p.conn), p.paths[other])
+		for _, ask := range [][]int{{one}, {other}, {one, other}, nil} {
+			hold := p.take(zklocks.All(rw, r).Lock)
+			again := p.take(func(ctx context.Context) (*zklocks.Hold, error) { return r.Lock(hold.Context(ctx)) })
+			asked, too := hold.ReleaseRequested(), again.ReleaseRequested()
+			p.CatchUp(p.conn)
+			p.Must(rw.Downgrade(p.Ctx, hold))
+			p.CatchUp(p.conn)
+			p.asked("after the downgrade", asked, false)
+			for _, i := range ask {
+				node := p.own(i)
+				_, stat, err := p.Witness.Exists(node)
+				p.Must(err)
+				p.Must(locks.On(p.other).RequestRelease(p.Ctx, zklocks.Member{Path: node, Token: stat.Czxid}))
+			}
+			p.CatchUp(p.conn)
+			p.asked(fmt.Sprint("the hold, by requests to ", ask), asked, ask != nil)
+			p.asked(fmt.Sprint("the re-entry, by requests to ", ask), too, slices.Contains(ask, other))
+			p.Must(hold.Verify(p.Ctx))
+			p.release(hold)
+			p.release(again)
+			p.asked(fmt.Sprint("after the release, by requests to ", ask), asked, ask != nil)
+		}
+	})
+}
+
+func (p *pair) asked(what string, asked <-chan struct{}, want bool) {
+	p.Helper()
+	select {
+	case <-asked:
+		if !want {
+			p.Errorf("asked to release: %s", what)
+		}
+	default:
+		if want {
+			p.Errorf("not asked to release: %s", what)
+		}
+	}
+}
+
+// The node of one lock is deleted. Whichever call detects that, the hold is lost by this lock, and
+// the other lock is released.
+func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
+	for what, detect := range map[string]func(p *pair, hold *zklocks.Hold, kill func()) error{
+		"Lost": func(p *pair, hold *zklocks.Hold, kill func()) error {
+			lost, ctx := hold.Lost(), hold.Context(p.Ctx)
+			p.CatchUp(p.conn) // the watches are set
+			kill()
+			p.Lost(lost)
+			return context.Cause(ctx)
+		},
+		"Verify": func(p *pair, hold *zklocks.Hold, kill func()) error {
+			p.Must(hold.Verify(p.Ctx))
+			kill()
+			return hold.Verify(p.Ctx)
+		},
+		"Multi": func(p *pair, hold *zklocks.Hold, kill func()) error {
+			p.Must(second(hold.Multi(p.Ctx)))
+			kill()
+			return second(hold.Multi(p.Ctx))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				hold := p.take(p.both().Lock)
+				guarded := hold.Guard()
+				p.Must(second(p.conn.Multi(guarded...)))
+				err := detect(p, hold, func() { p.kill(one) })
+				p.Is(err, zklocks.ErrLost)
+				if !strings.Contains(err.Error(), p.paths[one]+": lock lost") {
+					p.Errorf("%v does not say that %s is lost", err, p.paths[one])
+				}
+				p.nodes(0, 0) // the hold has deleted the other node
+				p.Is(second(p.conn.Multi(guarded...)), zk.ErrNoNode)
+				p.Is(hold.Err(), zklocks.ErrLost)
+				if !hold.ValidUntil().IsZero() {
+					p.Errorf("deadline %v", hold.ValidUntil())
+				}
+				p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+				p.Is(hold.Release(p.Ctx), zklocks.ErrReleased)
+			})
+		})
+	}
+}
+
+// The client lacks READ on one node. The error names that right (docs/reference/failures.md), and
+// the hold continues.
+func TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		hold := p.take(p.both().Lock)
+		node, readable := p.own(one), p.own(other)
+		p.withhold(node)
+		for what, err := range map[string]error{"Verify": hold.Verify(p.Ctx), "Multi": second(hold.Multi(p.Ctx))} {
 			p.Is(err, zk.ErrNoAuth)
-			if err == nil || !strings.Contains(err.Error(), "READ on "+node) {
-				p.Errorf("%s: %v does not name READ on the lock's node", what, err)
+			if text := err.Error(); !strings.Contains(text, "READ on "+node) || strings.Contains(text, readable) {
+				p.Errorf("%s: %v; the node is %s", what, err, node)
 			}
 		}
 		p.release(hold)
-	})
-}
-
-// A hold of several locks is released as a whole, so a request to any of its nodes asks for all.
-func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		conn, other := locks.On(s.Connect()), s.Connect()
-		rw, m := rwlock.New(conn, s.Path), reentrant.New(conn, s.Path+"-beside")
-		for _, ask := range []int{0, 1, 2} { // the request is written to one node, or to both
-			h, err := zklocks.All(rw, m).Lock(s.Ctx)
-			s.Must(err)
-			again, err := m.Lock(h.Context(s.Ctx))
-			s.Must(err)
-			asked := h.ReleaseRequested()
-			s.CatchUp(conn.Client())
-			s.Must(rw.Downgrade(s.Ctx, h))
-			s.CatchUp(conn.Client())
-			select {
-			case <-asked:
-				s.Error("asked by a downgrade")
-			default:
-			}
-			for i, list := range []func(context.Context) ([]zklocks.Member, error){rw.Queue, m.Queue} {
-				if ask == i || ask == 2 {
-					queue, err := list(s.Ctx)
-					s.Must(err)
-					s.Must(locks.On(other).RequestRelease(s.Ctx, queue[0]))
-				}
-			}
-			test.Within(s, 20*time.Second, "it hears that it is asked to release", func() { <-asked })
-			s.CatchUp(conn.Client())
-			select {
-			case <-again.ReleaseRequested():
-				if ask == 0 {
-					s.Error("the other lock is asked")
-				}
-			default:
-				if ask > 0 {
-					s.Error("a hold on one of the nodes was not notified")
-				}
-			}
-			s.Must(h.Verify(s.Ctx))
-			s.Must(h.Release(s.Ctx))
-			s.Must(again.Release(s.Ctx))
-			s.Empty()
-		}
-
-		// A ReleaseRequested that is never closed leaves no goroutine behind.
-		h, err := zklocks.All(rw, m).Lock(s.Ctx)
-		s.Must(err)
-		asked := h.ReleaseRequested()
-		s.CatchUp(conn.Client())
-		s.Must(h.Release(s.Ctx))
-		s.CatchUp(conn.Client())
-		select {
-		case <-asked:
-			s.Error("asked by its release")
-		default:
-		}
-	})
-}
-
-// The node of one lock is deleted: the hold is lost, and the other lock is released.
-func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		hold := p.take(p.both().Lock)
-		lost, ctx := hold.Lost(), hold.Context(p.Ctx)
-		p.CatchUp(p.conn) // the watches are set
-		p.kill(one)
-		select {
-		case <-lost:
-		default:
-			p.Fatal("the hold goes on")
-		}
-		p.Is(context.Cause(ctx), zklocks.ErrLost)
-		p.Is(hold.Err(), zklocks.ErrLost)
-		p.nodes(0, 0) // the hold has deleted the other node
-		if !hold.ValidUntil().IsZero() {
-			p.Errorf("deadline %v", hold.ValidUntil())
-		}
-		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
-		p.Is(hold.Release(p.Ctx), zklocks.ErrReleased)
-	})
-}
-
-var questions = map[string]func(p *pair, hold *zklocks.Hold) error{
-	"Verify": func(p *pair, hold *zklocks.Hold) error { return hold.Verify(p.Ctx) },
-	"Multi":  func(p *pair, hold *zklocks.Hold) error { _, err := hold.Multi(p.Ctx); return err },
-}
-
-// No watch is set, so only a request can detect that one of the nodes was deleted.
-func TestAQuestionOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
-	for what, ask := range questions {
-		t.Run(what, func(t *testing.T) {
-			each(t, func(p *pair, one, other int) {
-				hold := p.take(p.both().Lock)
-				p.Must(ask(p, hold))
-				p.kill(one)
-				p.Is(ask(p, hold), zklocks.ErrLost)
-				p.nodes(0, 0)
-				p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
-			})
-		})
-	}
-}
-
-// The client lacks READ on one node. The error names that node, and the hold continues.
-func TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead(t *testing.T) {
-	for what, ask := range questions {
-		t.Run(what, func(t *testing.T) {
-			each(t, func(p *pair, one, other int) {
-				hold := p.take(p.both().Lock)
-				node, readable := p.own(one), p.own(other)
-				_, err := p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-				p.Must(err)
-				err = ask(p, hold)
-				p.Is(err, zk.ErrNoAuth)
-				if text := err.Error(); !strings.Contains(text, "READ on "+node) || strings.Contains(text, readable) {
-					p.Errorf("%v; the node is %s", err, node)
-				}
-				p.release(hold)
-				p.nodes(0, 0)
-			})
-		})
-	}
-}
-
-// A transaction with the guard succeeds only while all the nodes exist.
-func TestTheGuardOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		hold := p.take(p.both().Lock)
-		guarded := hold.Guard()
-		_, err := p.conn.Multi(guarded...)
-		p.Must(err)
-		p.kill(one)
-		_, err = p.conn.Multi(guarded...)
-		p.Is(err, zk.ErrNoNode)
-		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
 		p.nodes(0, 0)
 	})
 }
 
-// The reply to the create is lost. The client uses the nodes only if it finds all of them.
-func TestNodesOfSeveralLocksAreFoundAfterALostReply(t *testing.T) {
-	t.Run("all are there", func(t *testing.T) {
-		inPair(t, func(p *pair) {
-			p.release(p.take(p.both().Lock)) // creates the directories
-			cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
-			hold := p.take(p.both().Lock)
-			<-cut.Fired()
-			p.nodes(1, 1)
-			p.Must(hold.Verify(p.Ctx))
-			p.release(hold)
-		})
-	})
-	t.Run("one was deleted", func(t *testing.T) {
-		each(t, func(p *pair, one, other int) {
-			p.release(p.take(p.both().Lock)) // creates the directories
-			cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
-			search := p.proxy.Next(proxy.CheckOp, proxy.HoldRequest)
-			waiting := contract.Begin(p, p.Ctx, p.both().Lock)
-			<-cut.Fired()
-			<-search.Fired()
-			left := p.own(other)
-			p.Must(p.Witness.Delete(p.own(one), -1))
-			search.Release()
-			hold := waiting.Granted()
-			p.nodes(1, 1)
-			if node := p.own(other); node == left {
-				p.Errorf("%s is held, although what was created with it is gone", node)
-			}
-			p.Must(hold.Verify(p.Ctx))
-			p.release(hold)
-		})
-	})
-	t.Run("the caller has gone", func(t *testing.T) {
-		inPair(t, func(p *pair) {
-			p.release(p.take(p.both().Lock)) // creates the directories
-			reply := p.proxy.Next(proxy.CreateOp, proxy.HoldReply)
-			waiting := contract.Begin(p, p.Ctx, p.both().Lock)
-			<-reply.Fired()
-			waiting.Stop()
-			p.nodes(1, 1)
-			reply.Release()
-			p.nodes(0, 0)
-		})
+// The reply to the create is lost, and one of the nodes is deleted before the client searches for
+// them: it does not use the other.
+func TestNodesOfSeveralLocksAreUsedTogether(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		p.release(p.take(p.both().Lock)) // creates the directories
+		cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
+		search := p.proxy.Next(proxy.CheckOp, proxy.HoldRequest)
+		waiting := p.begin(p.both())
+		<-cut.Fired()
+		<-search.Fired()
+		left := p.own(other)
+		p.Must(p.Witness.Delete(p.own(one), -1))
+		search.Release()
+		hold := waiting.Granted()
+		p.nodes(1, 1)
+		if node := p.own(other); node == left {
+			p.Errorf("%s is held, although what was created with it is gone", node)
+		}
+		p.Must(hold.Verify(p.Ctx))
+		p.release(hold)
 	})
 }
 
@@ -964,56 +784,41 @@ func TestAReentrantLockAmongSeveral(t *testing.T) {
 	})
 }
 
-// All refuses a reentrant lock that the caller already holds.
+// All refuses a reentrant lock that the caller already holds. If the caller has lost it and not
+// released it, All returns ErrLost, as Lock does.
 func TestAReentrantLockThatIsHeldIsRefused(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		r := reentrant.New(locks.On(p.conn), p.paths[one])
 		both := zklocks.All(r, p.lock(other))
 		hold, err := r.Lock(p.Ctx)
 		p.Must(err)
-		refused := func(err error) {
-			p.Helper()
+		for who, err := range map[string]error{
+			"the goroutine": second(both.Lock(p.Ctx)), "the context": contract.Begin(p, hold.Context(p.Ctx), both.Lock).Failed(),
+		} {
 			if err == nil || !strings.Contains(err.Error(), ": "+p.paths[one]+": the caller holds the lock already") {
-				p.Errorf("error %v", err)
+				p.Errorf("%s: error %v", who, err)
 			}
 		}
-		_, err = both.Lock(p.Ctx)
-		refused(err)
-		refused(contract.Begin(p, hold.Context(p.Ctx), both.Lock).Failed())
-		waiting := contract.Begin(p, p.Ctx, both.Lock) // another goroutine is another owner
+		waiting := p.begin(both) // another goroutine is another owner
 		p.nodes(1+other, 1+one)
 		waiting.Waits()
 		p.release(hold)
 		p.release(waiting.Granted())
-	})
-}
 
-// If the caller has lost a reentrant lock and not released it, All returns ErrLost, as Lock does.
-func TestAReentrantLockThatIsLostIsRefusedAsLost(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		r := reentrant.New(locks.On(p.conn), p.paths[one])
-		hold, err := r.Lock(p.Ctx)
+		hold, err = r.Lock(p.Ctx)
 		p.Must(err)
 		p.kill(one)
 		p.Is(hold.Verify(p.Ctx), zklocks.ErrLost)
-		_, err = r.Lock(p.Ctx)
-		p.Is(err, zklocks.ErrLost)
-		_, err = zklocks.All(r, p.lock(other)).Lock(p.Ctx)
-		p.Is(err, zklocks.ErrLost)
+		p.Is(second(r.Lock(p.Ctx)), zklocks.ErrLost)
+		p.Is(second(both.Lock(p.Ctx)), zklocks.ErrLost)
 		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
 	})
 }
 
-// The answer to Verify arrives after the hold was released, which has deleted one of the nodes. The
-// other node belongs to a re-entry, which continues.
+// The answer to Verify or Multi arrives after the hold was released, which has deleted one of the
+// nodes. The other node belongs to a re-entry, which continues.
 func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
-	for what, ask := range map[string]func(p *pair, ctx context.Context, hold *zklocks.Hold) error{
-		"Verify": func(p *pair, ctx context.Context, hold *zklocks.Hold) error { return hold.Verify(ctx) },
-		"Multi": func(p *pair, ctx context.Context, hold *zklocks.Hold) error {
-			_, err := hold.Multi(ctx)
-			return err
-		},
-	} {
+	for _, what := range []string{"Verify", "Multi"} {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(p *pair, one, other int) {
 				r := reentrant.New(locks.On(p.conn), p.paths[one])
@@ -1022,7 +827,12 @@ func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
 				again, err := r.Lock(p.Ctx)
 				p.Must(err)
 				slow := p.proxy.Next(proxy.CheckOp, proxy.Answer(-127)) // the client sends the request again a moment later
-				asked := contract.Begin(p, p.Ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, ask(p, ctx, hold) })
+				asked := contract.Begin(p, p.Ctx, func(ctx context.Context) (any, error) {
+					if what == "Multi" {
+						return hold.Multi(ctx)
+					}
+					return nil, hold.Verify(ctx)
+				})
 				<-slow.Fired()
 				p.release(hold)
 				p.Is(asked.Failed(), zklocks.ErrReleased)
@@ -1036,19 +846,23 @@ func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
 	}
 }
 
-// The loss of another lock of All also ends a hold on the reentrant lock alone.
-func TestAReentryEndsWithTheLossOfAnotherLock(t *testing.T) {
-	inPair(t, func(p *pair) {
+// The loss of any lock of All also ends a hold on the reentrant lock alone. Until the holder has
+// released it, "if the caller owned the lock and lost it" holds for reentrant.Mutex.Lock, also with
+// the context of the hold.
+func TestAReentryEndsWithTheLossOfAll(t *testing.T) {
+	each(t, func(p *pair, dies, _ int) {
 		r := reentrant.New(locks.On(p.conn), p.paths[0])
 		hold, err := zklocks.All(r, p.lock(1)).Lock(p.Ctx)
 		p.Must(err)
 		again, err := r.Lock(p.Ctx)
 		p.Must(err)
-		lost := hold.Lost()
+		ctx, lost := hold.Context(p.Ctx), hold.Lost()
 		p.CatchUp(p.conn) // the watches are set
-		p.kill(1)
+		p.kill(dies)
 		p.Lost(lost)
 		p.Is(again.Err(), zklocks.ErrLost)
+		p.Is(second(r.Lock(ctx)), zklocks.ErrLost)
+		p.Is(second(r.Lock(p.Ctx)), zklocks.ErrLost)
 		p.Is(again.Release(p.Ctx), zklocks.ErrLost)
 		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
 		p.nodes(0, 0)
@@ -1110,77 +924,29 @@ func TestTheObserversOfEachLockAreNotified(t *testing.T) {
 			p.Is(contract.Next[observe.Lost](events[i], 1).Cause, zklocks.ErrLost)
 		}
 		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
-		events[0].Balanced()
-		events[1].Balanced()
-		test.AssertEmpty(p, p.Witness, p.paths[one])
-	})
-}
 
-func TestALossNamesTheLock(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		hold := p.take(p.both().Lock)
-		p.kill(one)
-		err := hold.Release(p.Ctx)
-		p.Is(err, zklocks.ErrLost)
-		hold = p.take(p.both().Lock)
-		lost := hold.Lost()
-		p.CatchUp(p.conn)
-		p.kill(one)
-		<-lost
-		if err := hold.Err(); err == nil || !strings.Contains(err.Error(), p.paths[one]) {
-			p.Errorf("%v does not name %s", err, p.paths[one])
-		}
-		_ = hold.Release(p.Ctx)
-		hold = p.take(p.both().Lock)
-		p.kill(one)
-		err = hold.Verify(p.Ctx) // sends a request before any event arrives
-		p.Is(err, zklocks.ErrLost)
-		if err == nil || !strings.Contains(err.Error(), p.paths[one]+": lock lost") {
-			p.Errorf("%v does not say that %s is lost", err, p.paths[one])
-		}
-		_ = hold.Release(p.Ctx)
-	})
-}
-
-// reentrant.Mutex.Lock: ErrLost "if the caller owned the lock and lost it", with the context of the
-// hold.
-func TestLockWithTheContextOfALostAll(t *testing.T) {
-	for name, single := range map[string]bool{"alone": true, "all": false} {
-		for kill := range 2 {
-			if single && kill == 1 {
-				continue
+		busy := p.held(one)
+		waiting := p.begin(both)
+		p.nodes(1+other, 1+one)
+		time.Sleep(time.Second) // virtual: the wait lasts
+		waiting.Stop()
+		p.nodes(other, one)
+		for i := range some {
+			failed := contract.Next[observe.Failed](events[i], 1)
+			if failed.Path != p.paths[i] || failed.Waited != time.Since(waiting.Began) || failed.Cause != waiting.Err {
+				p.Errorf("%+v, want that of %s", failed, p.paths[i])
 			}
-			t.Run(name+" "+string(rune('0'+kill)), func(t *testing.T) {
-				inPair(t, func(p *pair) {
-					r := reentrant.New(locks.On(p.conn), p.paths[0])
-					take := zklocks.All(r, p.lock(1)).Lock
-					if single {
-						take = r.Lock
-					}
-					hold, err := take(p.Ctx)
-					p.Must(err)
-					ctx, lost := hold.Context(p.Ctx), hold.Lost()
-					p.CatchUp(p.conn)
-					p.kill(kill)
-					<-lost
-					p.Settle()
-					_, err = r.Lock(ctx)
-					p.Is(err, zklocks.ErrLost)
-					_, err = r.Lock(p.Ctx)
-					p.Is(err, zklocks.ErrLost)
-					_ = hold.Release(p.Ctx)
-				})
-			})
+			events[i].Balanced()
 		}
-	}
+		p.release(busy)
+	})
 }
 
 // The reply to a create is lost, and the caller lacks the right to list: the error says so, and the
 // value remains usable. The node remains until the session ends.
 func TestALostReplyWithoutTheRightToList(t *testing.T) {
 	for name, open := range map[string]func(*zklocks.Conn, string) zklocks.Locker{
-		"rwlock":    func(c *zklocks.Conn, path string) zklocks.Locker { return rwlock.New(c, path) },
-		"reentrant": func(c *zklocks.Conn, path string) zklocks.Locker { return reentrant.New(c, path) },
+		"one": func(c *zklocks.Conn, path string) zklocks.Locker { return rwlock.New(c, path) },
 		"all": func(c *zklocks.Conn, path string) zklocks.Locker {
 			return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path))
 		},

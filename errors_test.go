@@ -18,8 +18,6 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-type acquire = func(context.Context) (*zklocks.Hold, error)
-
 // texts is the setup of a test of error texts: the connection here, whose calls time out, and the
 // connection there.
 type texts struct {
@@ -31,9 +29,7 @@ type texts struct {
 func (t *texts) takes(lock acquire) *zklocks.Hold {
 	t.Helper()
 	h, err := lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -83,9 +79,7 @@ func TestTheErrorOfAWaitThatTimesOut(t *testing.T) {
 			m := rwlock.New(t.here, "/l")
 			h := t.takes(m.Lock)
 			time.Sleep(32 * time.Second) // virtual
-			if err := m.Downgrade(t.Context(), h); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Downgrade(t.Context(), h))
 			return m.Lock
 		}, "rwlock: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 40s"},
 		"three ahead": {func(t *texts) acquire {

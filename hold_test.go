@@ -22,7 +22,6 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
-	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
@@ -30,32 +29,6 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 	"github.com/zklocks/zklocks/zktest"
 )
-
-func TestTheZeroHoldIsLost(t *testing.T) {
-	var hold zklocks.Hold
-	ctx := t.Context()
-	_, multi := hold.Multi(ctx, &zk.CheckVersionRequest{Path: "/", Version: -1})
-	for what, err := range map[string]error{
-		"Err": hold.Err(), "Release": hold.Release(ctx), "Verify": hold.Verify(ctx), "Multi": multi, "Context": context.Cause(hold.Context(ctx)),
-	} {
-		if !errors.Is(err, zklocks.ErrLost) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	select {
-	case <-hold.Lost():
-	default:
-		t.Error("Lost is open")
-	}
-	select {
-	case <-hold.ReleaseRequested():
-		t.Error("asked to release")
-	default:
-	}
-	if hold.Held() || hold.Token() != 0 || !hold.ValidUntil().IsZero() || len(hold.Guard("op")) != 2 {
-		t.Errorf("held %v, token %d, deadline %v, guard %v", hold.Held(), hold.Token(), hold.ValidUntil(), hold.Guard("op"))
-	}
-}
 
 // Programs cannot reach the fields and methods of the embedded types.
 func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
@@ -82,150 +55,33 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 	}
 }
 
-// A program waits for the answer with defer hold.Release(context.WithoutCancel(ctx)), where ctx is
-// the context of the hold, even if its work was canceled.
-func TestReleaseWithADetachedContextWaitsForTheAnswer(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		parent, cancel := context.WithCancel(d.Context())
-		hold, err := d.lock.Lock(parent)
-		if err != nil {
-			d.Fatal(err)
-		}
-		ctx := hold.Context(parent)
-		cancel()
-		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-		defer stop()
-		if err := hold.Release(bounded); err != nil {
-			d.Errorf("a context that lives for 3 s more: %v", err)
-		}
-	})
-}
-
-// If a context is detached from the hold's context, Release waits for that context alone. Canceling
-// the parent during the wait does not end it.
-func TestADetachedContextOutlivesTheParentDuringRelease(t *testing.T) {
-	for name, open := range map[string]func(*zklocks.Conn) zklocks.Locker{
-		"rwlock":    func(c *zklocks.Conn) zklocks.Locker { return rwlock.New(c, path) },
-		"reentrant": func(c *zklocks.Conn) zklocks.Locker { return reentrant.New(c, path) },
-		"semaphore": func(c *zklocks.Conn) zklocks.Locker { return semaphore.New(c, path, 1).Locker(1) },
-		"All": func(c *zklocks.Conn) zklocks.Locker {
-			return zklocks.All(rwlock.New(c, path), semaphore.New(c, path+"-permits", 1).Locker(1))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := zktest.NewServer(t)
-				host := s.Host("a")
-				hold, err := open(host.Connect(t, 10*time.Second)).Lock(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				parent, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				ctx, stop := context.WithTimeout(context.WithoutCancel(hold.Context(parent)), 3*time.Second)
-				defer stop()
-				answer := host.Next(zktest.Delete, zktest.HoldReply)
-				released := make(chan error, 1)
-				go func() { released <- hold.Release(ctx) }()
-				<-answer.Fired()
-				cancel()
-				synctest.Wait()
-				select {
-				case err := <-released:
-					t.Fatalf("the parent has ended, and with it the wait: %v", err)
-				default:
-				}
-				answer.Release()
-				if err := <-released; err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-func TestTheGuardOfTheZeroHoldFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := zktest.NewServer(t).Host("a").Connect(t, 4*time.Second).Client()
-		if _, err := client.Create("/data", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
-		_, err := client.Multi(new(zklocks.Hold).Guard(&zk.SetDataRequest{Path: "/data", Version: -1})...)
-		if !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("the transaction: %v, want %v", err, zk.ErrNoNode)
-		}
-		if _, stat, err := client.Exists("/data"); err != nil || stat.Version != 0 {
-			t.Errorf("written: %+v, %v", stat, err)
-		}
-	})
-}
-
-// When the lock is lost, the context of the work is canceled at once, and the loss is its cause.
-func TestWorkOfDoEndsWithTheHold(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		err := zklocks.Do(d.Context(), d.lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
-			d.lose(hold)
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-				t.Error("the lock is lost, and the context of the work goes on")
-			}
-			return context.Cause(ctx)
-		})
-		if !errors.Is(err, zklocks.ErrLost) {
-			t.Errorf("error: %v", err)
-		}
-	})
-}
-
-// The holder lacks READ on its own node, so the server withholds the event of the deletion. The
-// holder's next recheck detects it.
+// The holder lacks READ on its own node, so the server withholds the event of its deletion. The
+// holder detects the loss at its next recheck.
 func TestALossWithoutAnEvent(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		h, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
-		s.Must(err)
-		lost := h.Lost()
-		const long = 10 * time.Second
-		time.Sleep(long) // virtual: the first recheck has passed
-		_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
-		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
-		select {
-		case <-lost:
-		case <-time.After(long): // virtual: until the next recheck
-			s.Error("its node was deleted, and Lost is open")
-		}
-		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-	})
-}
-
-// A holder that lacks READ on its own node at its first call, or at a reconnect, detects the loss,
-// too.
-func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
-	for name, before := range map[string]bool{"at the first call": false, "before a reconnect": true} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				conn, through := s.Behind()
-				h, err := rwlock.New(locks.On(conn), s.Path).Lock(s.Ctx)
-				s.Must(err)
-				if before {
-					h.Lost()
-					time.Sleep(time.Second) // virtual: the node is watched
+	for _, when := range []string{"at the first call", "after the first recheck", "before a reconnect"} {
+		t.Run(when, func(t *testing.T) {
+			atDesk(t, func(d *desk) {
+				hold, witness := take(d, d.lock.Lock), d.other.Client()
+				node := contract.NodeOf(hold)
+				if when != "at the first call" {
+					hold.Lost()
+					time.Sleep(10 * time.Second) // virtual: the node is watched
 				}
-				_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-				s.Must(err)
-				if before {
-					through.Cut()
+				must(d, second(witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
+				if when == "before a reconnect" {
+					d.host.Cut()
 				}
-				lost := h.Lost()
+				lost := hold.Lost()
 				time.Sleep(time.Second) // virtual: the watch was refused, or set again
-				s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
+				must(d, witness.Delete(node, -1))
 				select {
 				case <-lost:
-				case <-time.After(10 * time.Second): // virtual: longer than until the first recheck
-					s.Error("its node was deleted, and Lost is open")
+				case <-time.After(10 * time.Second): // virtual: longer than until the next recheck
+					d.Error("its node was deleted, and Lost is open")
 				}
-				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+				if err := hold.Release(d.Context()); !errors.Is(err, zklocks.ErrLost) {
+					d.Errorf("release: %v", err)
+				}
 			})
 		})
 	}
@@ -237,10 +93,7 @@ var open = zk.WorldACL(zk.PermAll)
 // an operation, before it sends a request.
 func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		hold, err := d.lock.Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
+		hold := take(d, d.lock.Lock)
 		for what, op := range map[string]any{
 			"a container":  &zk.CreateRequest{Path: "/made", Flags: zk.FlagContainer, Acl: open},
 			"a value":      zk.CreateRequest{Path: "/made", Acl: open},
@@ -261,41 +114,16 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 				t.Errorf("%s: %d requests", what, n)
 			}
 		}
-		if err := hold.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
-	})
-}
-
-// A transaction that is too large for a server is not sent, and the error says so.
-func TestMultiOfMoreThanTheClientSends(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		hold, err := d.lock.Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
-		before := d.host.Seen(zktest.Any)
-		_, err = hold.Multi(d.Context(), &zk.CreateRequest{Path: "/made", Data: make([]byte, 2<<20), Acl: open})
-		if !errors.Is(err, zk.ErrShortBuffer) || !strings.Contains(err.Error(), "larger than servers take") {
-			d.Errorf("multi: %v", err)
-		}
-		if n := d.host.Seen(zktest.Any) - before; n != 0 || !hold.Held() {
-			d.Errorf("%d requests, held %v", n, hold.Held())
-		}
-		if err := hold.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
+		release(d, hold)
 	})
 }
 
 // A downgrade that continues without its caller, because no server can be reached, blocks no other
-// caller.
-func TestMultiAndVerifyEndWithTheirContextsDuringADowngrade(t *testing.T) {
+// caller. With the context of the hold Multi and Verify wait until the hold is lost, and say that.
+func TestMultiAndVerifyDuringADowngrade(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		hold, err := d.lock.Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
+		hold := take(d, d.lock.Lock)
+		own := hold.Context(d.Context())
 		short := func() context.Context {
 			ctx, cancel := context.WithTimeout(d.Context(), time.Second)
 			d.Cleanup(cancel)
@@ -305,22 +133,22 @@ func TestMultiAndVerifyEndWithTheirContextsDuringADowngrade(t *testing.T) {
 		if err := d.lock.Downgrade(short(), hold); !errors.Is(err, context.DeadlineExceeded) {
 			d.Errorf("downgrade: %v", err)
 		}
-		for what, ask := range map[string]func(context.Context) error{
-			"multi":  func(ctx context.Context) error { _, err := hold.Multi(ctx); return err },
-			"verify": hold.Verify,
-		} {
+		multi := func(ctx context.Context) error { return second(hold.Multi(ctx)) }
+		for _, ask := range []func(context.Context) error{multi, hold.Verify} {
 			began := time.Now()
-			if err := ask(short()); !errors.Is(err, context.DeadlineExceeded) {
-				d.Errorf("%s: %v", what, err)
+			if err := ask(short()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+				d.Errorf("with another context: %v after %v", err, time.Since(began))
 			}
-			if took := time.Since(began); took > time.Second {
-				d.Errorf("%s: its context bounds nothing: %v", what, took)
+		}
+		verified := make(chan error)
+		go func() { verified <- hold.Verify(own) }()
+		for _, err := range []error{multi(own), <-verified, hold.Err()} {
+			if !errors.Is(err, zklocks.ErrLost) {
+				d.Errorf("with the context of the hold: %v", err)
 			}
 		}
 		d.host.Heal()
-		if err := hold.Release(d.Context()); err != nil {
-			d.Errorf("release: %v", err)
-		}
+		_ = hold.Release(d.Context())
 	})
 }
 
@@ -328,14 +156,8 @@ func TestMultiAndVerifyEndWithTheirContextsDuringADowngrade(t *testing.T) {
 // not sent by then is not sent.
 func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		a, err := d.lock.RLock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
-		b, err := d.lock.RLock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
+		a := take(d, d.lock.RLock)
+		b := take(d, d.lock.RLock)
 		d.host.Refuse()
 		time.Sleep(100 * time.Millisecond) // virtual: the connection is lost
 		result := make(chan error)
@@ -344,9 +166,7 @@ func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 			result <- err
 		}()
 		synctest.Wait()
-		if err := a.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
+		release(d, a)
 		d.host.Accept()
 		if err := <-result; !errors.Is(err, zklocks.ErrReleased) {
 			d.Errorf("multi: %v", err)
@@ -354,36 +174,7 @@ func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 		if made, _, err := d.other.Client().Exists("/made"); made || err != nil {
 			d.Errorf("made: %v, %v", made, err)
 		}
-		if err := b.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
-	})
-}
-
-// Methods of zero and nil values return errors or do nothing.
-func TestZeroAndNilValues(t *testing.T) {
-	var conn zklocks.Conn
-	if err := conn.Close(); err != nil || conn.SessionTimeout() != 0 || conn.Client() != nil {
-		t.Errorf("a zero Conn: %v, %v, %v", err, conn.SessionTimeout(), conn.Client())
-	}
-	if err := conn.RequestRelease(t.Context(), zklocks.Member{Path: "/x/y"}); err == nil || !strings.Contains(err.Error(), "nil") {
-		t.Errorf("a request without a connection: %v", err)
-	}
-	for _, none := range []*zklocks.Conn{nil, &conn} {
-		if _, err := rwlock.New(none, "/x").Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("a lock without a connection: %v", err)
-		}
-	}
-	atDesk(t, func(d *desk) {
-		for _, hold := range []*zklocks.Hold{nil, new(zklocks.Hold)} {
-			if err := d.lock.Downgrade(d.Context(), hold); !errors.Is(err, zklocks.ErrLost) {
-				d.Errorf("downgrade: %v", err)
-			}
-		}
-		conn := d.server.Host("c").Connect(d, 4*time.Second, nil, zklocks.WithLogger(nil), zklocks.WithSessionEvents(nil), zklocks.WithDialer(nil))
-		if _, _, err := conn.Client().Exists("/"); err != nil {
-			d.Error(err)
-		}
+		release(d, b)
 	})
 }
 
@@ -398,11 +189,10 @@ func logged(v any) string {
 
 func TestHoldsAndMembersAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
 		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
 		rw, sem, re := rwlock.New(conn, "/rw"), semaphore.New(conn, "/sem", 5), reentrant.New(conn, "/re")
 		for _, c := range []struct {
-			lock         func(context.Context) (*zklocks.Hold, error)
+			lock         acquire
 			text, logged string
 		}{
 			{rw.Lock, "write /rw", "v.path=/rw v.kind=write v.node=… v.token=…"},
@@ -411,19 +201,14 @@ func TestHoldsAndMembersAreShown(t *testing.T) {
 			{re.Lock, "mutex /re", "v.path=/re v.kind=mutex v.node=… v.token=…"},
 			{zklocks.All(rw.RLocker(), re).Lock, "read /rw and /re", `v.path="/rw and /re" v.kind=read v.node=… v.token=…`},
 		} {
-			h, err := c.lock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := take(t, c.lock)
 			if text, want := fmt.Sprint(h), fmt.Sprintf("%s, token %d", c.text, h.Token()); text != want {
 				t.Errorf("%q, want %q", text, want)
 			}
 			if text := logged(h); text != c.logged {
 				t.Errorf("logged as %s, want %s", text, c.logged)
 			}
-			if err := h.Release(ctx); err != nil {
-				t.Error(err)
-			}
+			release(t, h)
 			if text := fmt.Sprint(h); !strings.HasPrefix(text, c.text) {
 				t.Errorf("%q after its release", text)
 			}
@@ -432,14 +217,9 @@ func TestHoldsAndMembersAreShown(t *testing.T) {
 			t.Errorf("the zero and the nil Hold are shown as %q", text)
 		}
 
-		h, err := rw.Lock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		queue, err := rw.Queue(ctx)
-		if err != nil || len(queue) != 1 {
-			t.Fatal(queue, err)
-		}
+		h := take(t, rw.Lock)
+		queue, err := rw.Queue(t.Context())
+		must(t, err)
 		m := queue[0]
 		if text := fmt.Sprint(m); !strings.Contains(text, "path="+m.Path) || !strings.Contains(text, "holding=true") || strings.Contains(text, fmt.Sprint(m.Data)) {
 			t.Errorf("a member is shown as %s", text)
@@ -447,9 +227,7 @@ func TestHoldsAndMembersAreShown(t *testing.T) {
 		if text := logged(m); !strings.HasPrefix(text, "v.path="+m.Path+" v.kind=write v.permits=1 v.holding=true v.since=2000-01-01T") {
 			t.Errorf("a member is logged as %s", text)
 		}
-		if err := h.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		release(t, h)
 	})
 }
 
@@ -476,85 +254,75 @@ func TestEventsAreShown(t *testing.T) {
 	}
 }
 
-// notes is a logger that collects lines.
-type notes struct {
-	mu    sync.Mutex
-	lines []string
+// reports are what is reported of dropped holds, to an observer and to a logger.
+type reports struct {
+	mu     sync.Mutex
+	leaked []observe.Leaked
+	lines  []string
 }
 
-func (n *notes) Printf(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+func (r *reports) Printf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
-func (n *notes) about(text string) (lines []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, line := range n.lines {
-		if strings.Contains(line, text) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
+func (r *reports) observe(e observe.Leaked) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaked = append(r.leaked, e)
 }
 
-// A hold that the program drops is reported, whatever the program has called and kept, and the lock
-// remains held. A hold that was released or lost is not reported.
+func (r *reports) events() []observe.Leaked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.leaked)
+}
+
+// about returns the number of lines with a text.
+func (r *reports) about(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(r.lines), func(line string) bool { return !strings.Contains(line, text) }))
+}
+
+// A hold that the program drops is reported once, whatever the program has called and kept, and the
+// lock remains held. A hold that was released or lost, or that Do and Run have, is not reported.
 func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
-	var leaked sync.Map // observe.Leaked, by path
-	observer := zklocks.WithObserver(observe.Observer{Leaked: func(e observe.Leaked) {
-		if _, again := leaked.LoadOrStore(e.Path, e); again {
-			t.Errorf("reported twice: %v", e)
-		}
-	}})
-	log := new(notes)
-	s := zktest.NewServer(t, zktest.WithHoldsLeft())
+	var reported reports
 	ctx := t.Context()
-	conn := s.Host("a").Connect(t, 10*time.Second, zklocks.WithLogger(log), observer)
-	type lock = func(path string) func(context.Context) (*zklocks.Hold, error)
-	recipes := map[string]lock{
-		"/write": func(path string) func(context.Context) (*zklocks.Hold, error) { return rwlock.New(conn, path).Lock },
-		"/read":  func(path string) func(context.Context) (*zklocks.Hold, error) { return rwlock.New(conn, path).RLock },
-		"/handoff": func(path string) func(context.Context) (*zklocks.Hold, error) {
-			return rwlock.New(conn, path, rwlock.WithHandoff(2)).Lock
-		},
-		"/permits": func(path string) func(context.Context) (*zklocks.Hold, error) {
-			return semaphore.New(conn, path, 3).Locker(2).Lock
-		},
-		"/mutex": func(path string) func(context.Context) (*zklocks.Hold, error) { return reentrant.New(conn, path).Lock },
-		"/term":  func(path string) func(context.Context) (*zklocks.Hold, error) { return leader.New(conn, path).Campaign },
-		"/all": func(path string) func(context.Context) (*zklocks.Hold, error) {
+	conn := zktest.NewServer(t, zktest.WithHoldsLeft()).Host("a").Connect(t, 10*time.Second,
+		zklocks.WithLogger(&reported), zklocks.WithObserver(observe.Observer{Leaked: reported.observe}))
+	recipes := map[string]func(path string) acquire{
+		"/write":   func(path string) acquire { return rwlock.New(conn, path).Lock },
+		"/read":    func(path string) acquire { return rwlock.New(conn, path).RLock },
+		"/handoff": func(path string) acquire { return rwlock.New(conn, path, rwlock.WithHandoff(2)).Lock },
+		"/permits": func(path string) acquire { return semaphore.New(conn, path, 3).Locker(2).Lock },
+		"/mutex":   func(path string) acquire { return reentrant.New(conn, path).Lock },
+		"/term":    func(path string) acquire { return leader.New(conn, path).Campaign },
+		"/all": func(path string) acquire {
 			return zklocks.All(rwlock.New(conn, path), rwlock.New(conn, path+"-too")).Lock
 		},
 	}
 	var kept []any
-	use := func(h *zklocks.Hold) {
+	use := func(lock acquire) *zklocks.Hold {
+		h := take(t, lock)
 		work := h.Context(ctx)
 		kept = append(kept, work, h.Lost(), h.ReleaseRequested(), context.AfterFunc(work, func() {}))
 		if !h.Held() {
 			t.Errorf("%v is not held", h)
 		}
-	}
-	take := func(path string, lock lock) *zklocks.Hold {
-		h, err := lock(path)(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		use(h)
 		return h
 	}
 	for path, lock := range recipes {
-		func() { take(path+"/dropped", lock) }()
+		func() { use(lock(path + "/dropped")) }()
 		func() {
-			if err := take(path+"/released", lock).Release(ctx); err != nil {
-				t.Error(err)
-			}
-			h := take(path+"/lost", lock)
+			release(t, use(lock(path+"/released")))
+			h := use(lock(path + "/lost"))
 			for _, check := range h.Guard() {
 				// If the first node is deleted, the hold is lost and deletes its other nodes.
-				if err := conn.Client().Delete(check.(*zk.CheckVersionRequest).Path, -1); err != nil && err != zk.ErrNoNode {
-					t.Fatal(err)
+				if err := conn.Client().Delete(check.(*zk.CheckVersionRequest).Path, -1); err != zk.ErrNoNode {
+					must(t, err)
 				}
 			}
 			<-h.Lost()
@@ -562,48 +330,38 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 	}
 	ran := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
-	leads := make(chan struct{})
-	go func() {
-		ran <- leader.New(conn, "/run").Run(running, func(ctx context.Context, _ *zklocks.Hold) error {
-			close(leads)
-			<-ctx.Done()
-			return nil
-		})
-	}()
-	<-leads
-	inside := make(chan struct{})
-	go func() {
-		ran <- zklocks.Do(running, rwlock.New(conn, "/do").Lock, func(ctx context.Context, _ *zklocks.Hold) error {
-			close(inside)
-			<-ctx.Done()
-			return nil
-		})
-	}()
-	<-inside
+	for _, name := range []string{"Do", "Run"} {
+		inside := make(chan struct{})
+		go func() {
+			ran <- ends[name](running, conn, func(ctx context.Context, _ *zklocks.Hold) error {
+				close(inside)
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		<-inside
+	}
 
 	want := len(recipes) + 1 // All has two locks
 	test.Eventually(t, time.Minute, "the dropped holds are reported", func() bool {
 		runtime.GC()
-		n := 0
-		leaked.Range(func(any, any) bool { n++; return true })
-		return n >= want
+		return reported.about("never released") >= want && len(reported.events()) >= want
 	})
 	for range 5 { // nothing else is reported
 		runtime.GC()
 		runtime.Gosched()
 	}
-	leaked.Range(func(path, event any) bool {
-		if e := event.(observe.Leaked); !strings.Contains(e.Path, "/dropped") || e.Held <= 0 || e.Token == 0 {
+	if lines, events := reported.about("never released"), len(reported.events()); lines != want || events != want {
+		t.Errorf("%d lines and %d events, want %d", lines, events, want)
+	}
+	for _, e := range reported.events() {
+		if !strings.Contains(e.Path, "/dropped") || e.Held <= 0 || e.Token == 0 {
 			t.Errorf("reported: %v", e)
 		}
-		return true
-	})
+	}
 	for path := range recipes {
-		if lines := log.about(path + "/dropped,"); len(lines) != 1 || !strings.Contains(lines[0], "never released") {
-			t.Errorf("logged of %s: %q", path, lines)
-		}
-		if n := len(log.about(path+"/released")) + len(log.about(path+"/lost")); n != 0 {
-			t.Errorf("%d lines of holds of %s that have ended", n, path)
+		if n := reported.about(path + "/dropped, token"); n != 1 {
+			t.Errorf("%d lines about the dropped hold of %s", n, path)
 		}
 	}
 	if _, err := rwlock.New(conn, "/write/dropped").TryLock(ctx); !errors.Is(err, zklocks.ErrBusy) {
@@ -621,10 +379,7 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 func keepsItsHold(t *testing.T, timeout time.Duration, far func(*zktest.Host)) {
 	synctest.Test(t, func(t *testing.T) {
 		host := zktest.NewServer(t).Host("host")
-		hold, err := rwlock.New(host.Connect(t, timeout), "/far").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := take(t, rwlock.New(host.Connect(t, timeout), "/far").Lock)
 		began := time.Now()
 		for time.Since(began) < time.Minute+10*timeout {
 			far(host)
@@ -633,9 +388,7 @@ func keepsItsHold(t *testing.T, timeout time.Duration, far func(*zktest.Host)) {
 			}
 		}
 		host.Heal()
-		if err := hold.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		release(t, hold)
 	})
 }
 

@@ -3,6 +3,7 @@ package zklocks_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -29,15 +32,42 @@ type desk struct {
 
 const path = "/do"
 
-func atDesk(t *testing.T, f func(d *desk)) {
+func atDesk(t *testing.T, f func(d *desk)) { t.Helper(); atDeskFor(t, 4*time.Second, f) }
+
+// atDeskFor is atDesk with another session timeout of the lock.
+func atDeskFor(t *testing.T, timeout time.Duration, f func(d *desk), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
+		s := zktest.NewServer(t, opts...)
 		host := s.Host("a")
-		d := &desk{T: t, server: s, host: host, conn: host.Connect(t, 4*time.Second), other: s.Host("b").Connect(t, 4*time.Second)}
+		d := &desk{T: t, server: s, host: host, conn: host.Connect(t, timeout), other: s.Host("b").Connect(t, 4*time.Second)}
 		d.lock = rwlock.New(d.conn, path)
 		f(d)
 	})
+}
+
+type acquire = func(context.Context) (*zklocks.Hold, error)
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// take acquires a lock.
+func take(tb testing.TB, lock acquire) *zklocks.Hold {
+	tb.Helper()
+	h, err := lock(tb.Context())
+	must(tb, err)
+	return h
+}
+
+func release(tb testing.TB, h *zklocks.Hold) {
+	tb.Helper()
+	if err := h.Release(tb.Context()); err != nil {
+		tb.Error(err)
+	}
 }
 
 // free reports whether another process can acquire the lock.
@@ -57,16 +87,8 @@ func (d *desk) free() bool {
 // lose deletes the nodes of the lock, and waits until the hold is lost.
 func (d *desk) lose(hold *zklocks.Hold) {
 	d.Helper()
-	queue, err := d.lock.Queue(d.Context())
-	if err != nil {
-		d.Fatal(err)
-	}
 	lost := hold.Lost() // sets the watch
-	for _, m := range queue {
-		if err := d.other.Client().Delete(m.Path, -1); err != nil {
-			d.Fatal(err)
-		}
-	}
+	must(d, d.other.Client().Delete(contract.NodeOf(hold), -1))
 	<-lost
 }
 
@@ -170,85 +192,15 @@ func TestDo(t *testing.T) {
 
 func TestDoDoesNotWorkWithoutTheLock(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		hold, err := rwlock.New(d.other, path).Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
+		work := func(context.Context, *zklocks.Hold) error { d.Error("work was called"); return nil }
+		hold := take(d, rwlock.New(d.other, path).Lock)
+		if err := zklocks.Do(d.Context(), d.lock.TryLock, work); !errors.Is(err, zklocks.ErrBusy) {
+			d.Errorf("the lock is taken: %v", err)
 		}
-		err = zklocks.Do(d.Context(), d.lock.TryLock, func(context.Context, *zklocks.Hold) error {
-			t.Error("work was called")
-			return nil
-		})
-		if !errors.Is(err, zklocks.ErrBusy) {
-			t.Errorf("error: %v", err)
-		}
-		if err := hold.Release(d.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// A nil function panics before the lock is acquired.
-func TestDoWithoutAFunction(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		hold, err := rwlock.New(d.other, path).Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
-		for name, call := range map[string]func(context.Context) error{
-			"no lock": func(ctx context.Context) error {
-				return zklocks.Do(ctx, nil, func(context.Context, *zklocks.Hold) error { return nil })
-			},
-			"no work": func(ctx context.Context) error { return zklocks.Do(ctx, d.lock.Lock, nil) },
-		} {
-			ctx, cancel := context.WithTimeout(d.Context(), time.Second)
-			func() {
-				defer func() {
-					if p := recover(); p != "zklocks: a function is nil" {
-						d.Errorf("%s: panic %v", name, p)
-					}
-				}()
-				d.Errorf("%s: %v", name, call(ctx))
-			}()
-			cancel()
-		}
-		if err := hold.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
-	})
-}
-
-// A lock function that returns neither a hold nor an error panics. A nil context panics, too, and
-// no lock is acquired.
-func TestDoWithoutAHold(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		work := func(context.Context, *zklocks.Hold) error { t.Error("work was called"); return nil }
-		for name, c := range map[string]struct {
-			ctx  context.Context
-			lock func(context.Context) (*zklocks.Hold, error)
-			says string
-		}{
-			"no context": {nil, func(context.Context) (*zklocks.Hold, error) { return d.lock.Lock(d.Context()) }, "zklocks: the context is nil"},
-			"no hold":    {d.Context(), func(context.Context) (*zklocks.Hold, error) { return nil, nil }, "zklocks: neither a hold nor an error"},
-		} {
-			func() {
-				defer func() {
-					if p := recover(); p != c.says {
-						d.Errorf("%s: panic %v", name, p)
-					}
-				}()
-				d.Errorf("%s: %v", name, zklocks.Do(c.ctx, c.lock, work))
-			}()
-		}
-		hold, err := d.lock.TryLock(d.Context()) // no panic has left the lock held
-		if err != nil {
-			d.Fatal(err)
-		}
-		if err := hold.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
-		err = zklocks.Do(d.Context(), func(context.Context) (*zklocks.Hold, error) { return hold, nil }, work)
-		if !errors.Is(err, zklocks.ErrReleased) {
-			d.Errorf("error %v of a hold that was released before", err)
+		release(d, hold)
+		again := func(context.Context) (*zklocks.Hold, error) { return hold, nil }
+		if err := zklocks.Do(d.Context(), again, work); !errors.Is(err, zklocks.ErrReleased) {
+			d.Errorf("the hold was released before: %v", err)
 		}
 	})
 }
@@ -267,47 +219,16 @@ func TestDoReleasesWhenWorkPanics(t *testing.T) {
 	})
 }
 
-// Multi: "[ErrLost] or [ErrReleased]: the hold has ended". With the context of the hold,
-// concurrently with a downgrade that continues without its caller.
-func TestMultiDuringADowngradeOfALostHold(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		hold, err := d.lock.Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
-		ctx := hold.Context(d.Context())
-		d.host.Partition()
-		short, cancel := context.WithTimeout(d.Context(), time.Second)
-		defer cancel()
-		if err := d.lock.Downgrade(short, hold); !errors.Is(err, context.DeadlineExceeded) {
-			d.Errorf("downgrade: %v", err)
-		}
-		verify := make(chan error)
-		go func() { verify <- hold.Verify(ctx) }()
-		_, err = hold.Multi(ctx)
-		if end := hold.Err(); !errors.Is(end, zklocks.ErrLost) {
-			d.Errorf("the hold: %v", end)
-		}
-		if err := <-verify; !errors.Is(err, zklocks.ErrLost) {
-			d.Errorf("verify: %v", err)
-		}
-		if !errors.Is(err, zklocks.ErrLost) {
-			d.Errorf("multi: %v", err)
-		}
-		d.host.Heal()
-		_ = hold.Release(d.Context())
-	})
-}
-
 // Within: "If d passes first, the function returns lock's error, which matches
-// context.DeadlineExceeded and names d. By then the caller has left the queue".
+// context.DeadlineExceeded and names d. By then the caller has left the queue". The deletion of its
+// node takes two round trips.
 func TestWithinEndsTheWait(t *testing.T) {
 	atDesk(t, func(d *desk) {
+		const limit, trip = 2 * time.Second, 200 * time.Millisecond
 		mutex, permit := reentrant.New(d.conn, path), semaphore.New(d.conn, path+"/permits", 1).Locker(1)
 		for name, c := range map[string]struct {
-			holds func(context.Context) (*zklocks.Hold, error)
-			lock  func(context.Context) (*zklocks.Hold, error)
-			says  string
+			holds, lock acquire
+			says        string
 		}{
 			"a writer":      {rwlock.New(d.other, path).Lock, d.lock.Lock, "rwlock: lock /do: context deadline exceeded: not granted within 2s"},
 			"a reader":      {rwlock.New(d.other, path).Lock, d.lock.RLock, "rwlock: read lock /do: context deadline exceeded: not granted within 2s"},
@@ -315,27 +236,21 @@ func TestWithinEndsTheWait(t *testing.T) {
 			"a permit":      {semaphore.New(d.other, path+"/permits", 1).Locker(1).Lock, permit.Lock, "semaphore: acquire /do/permits: context deadline exceeded: not granted within 2s"},
 			"several locks": {rwlock.New(d.other, path).Lock, zklocks.All(d.lock, permit).Lock, "not granted within 2s"},
 		} {
-			hold, err := c.holds(d.Context())
-			if err != nil {
-				d.Fatal(err)
-			}
+			hold := take(d, c.holds)
+			d.host.Delay(trip / 2) // each way
 			began := time.Now()
-			err = zklocks.Do(d.Context(), zklocks.Within(2*time.Second, c.lock), func(context.Context, *zklocks.Hold) error {
-				d.Errorf("%s: work was called", name)
-				return nil
-			})
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.says) {
+			_, err := zklocks.Within(limit, c.lock)(d.Context())
+			if took := time.Since(began).Round(10 * time.Millisecond); took != limit+trip {
+				d.Errorf("%s: it took %v, want the limit and the answer to the deletion", name, took)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "leaving the queue") {
 				d.Errorf("%s: error %v, want %q", name, err, c.says)
 			}
-			if took := time.Since(began).Round(time.Millisecond); took != 2*time.Second { // the deletion takes a moment
-				d.Errorf("%s: it waited %v", name, took)
+			d.host.Heal()
+			release(d, hold)
+			if !d.free() {
+				d.Errorf("%s: a caller whose wait is over is queued", name)
 			}
-			if err := hold.Release(d.Context()); err != nil {
-				d.Error(err)
-			}
-		}
-		if !d.free() {
-			d.Error("a caller whose wait is over is queued")
 		}
 	})
 }
@@ -343,7 +258,7 @@ func TestWithinEndsTheWait(t *testing.T) {
 // Within: "d has no effect on the hold and its contexts."
 func TestWithinDoesNotEndTheWork(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		err := zklocks.Do(d.Context(), zklocks.Within(time.Second, d.lock.Lock), func(ctx context.Context, hold *zklocks.Hold) error {
+		must(d, zklocks.Do(d.Context(), zklocks.Within(time.Second, d.lock.Lock), func(ctx context.Context, hold *zklocks.Hold) error {
 			time.Sleep(time.Minute) // virtual: much longer than the limit
 			if ctx.Err() != nil || !hold.Held() {
 				d.Errorf("context %v, hold %v", ctx.Err(), hold.Err())
@@ -352,20 +267,15 @@ func TestWithinDoesNotEndTheWork(t *testing.T) {
 				d.Error("the context of work has a deadline")
 			}
 			return nil
-		})
-		if err != nil {
-			d.Error(err)
-		}
+		}))
 	})
 }
 
-// ctx ends the wait, too. If ctx was canceled first, the error names ctx's error.
-func TestWithinAContextThatEndsFirst(t *testing.T) {
+// ctx ends the wait, too: then the error does not name d. "If d is zero or negative, the function
+// fails without sending a request."
+func TestWithinEndsAtOnceOrWithItsContext(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		hold, err := rwlock.New(d.other, path).Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
+		hold := take(d, rwlock.New(d.other, path).Lock)
 		limited, cancel := context.WithTimeout(d.Context(), time.Second)
 		defer cancel()
 		canceled, cancel := context.WithCancel(d.Context())
@@ -376,97 +286,63 @@ func TestWithinAContextThatEndsFirst(t *testing.T) {
 				d.Errorf("error %v, want %v and no limit of Within", err, want)
 			}
 		}
-		if err := hold.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
-	})
-}
-
-// Within: "If d is zero or negative, the function fails without sending a request."
-func TestWithinNoTime(t *testing.T) {
-	atDesk(t, func(d *desk) {
+		release(d, hold)
+		before := d.host.Seen(zktest.Any)
 		for _, none := range []time.Duration{0, -time.Second} {
-			began := time.Now()
 			_, err := zklocks.Within(none, d.lock.Lock)(d.Context())
-			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 0 {
-				d.Errorf("%v: error %v after %v", none, err, time.Since(began))
+			if n := d.host.Seen(zktest.Any) - before; n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+				d.Errorf("%v: error %v after %d requests", none, err, n)
 			}
 		}
 	})
 }
 
-func TestWithinWithoutAFunction(t *testing.T) {
-	defer func() {
-		if p := recover(); p != "zklocks: a function is nil" {
-			t.Errorf("panic %v", p)
-		}
-	}()
-	zklocks.Within(time.Second, nil)
-	t.Error("no panic")
-}
+type work = func(context.Context, *zklocks.Hold) error
 
-var ends = map[string]func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error{
-	"Do": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
-		return zklocks.Do(ctx, rwlock.New(conn, path).Lock, work)
+// ends are calls that acquire a lock, work, and release it.
+var ends = map[string]func(context.Context, *zklocks.Conn, work) error{
+	"Do": func(ctx context.Context, conn *zklocks.Conn, w work) error {
+		return zklocks.Do(ctx, rwlock.New(conn, path).Lock, w)
 	},
-	"Do with several locks": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
-		return zklocks.Do(ctx, zklocks.All(rwlock.New(conn, path), rwlock.New(conn, path+"/other")).Lock, work)
+	"Do with several locks": func(ctx context.Context, conn *zklocks.Conn, w work) error {
+		return zklocks.Do(ctx, zklocks.All(rwlock.New(conn, path), rwlock.New(conn, path+"/other")).Lock, w)
 	},
-	"Do with a reader": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
-		return zklocks.Do(ctx, rwlock.New(conn, path).RLock, work)
+	"Do with a reader": func(ctx context.Context, conn *zklocks.Conn, w work) error {
+		return zklocks.Do(ctx, rwlock.New(conn, path).RLock, w)
 	},
-	"Run": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
-		return leader.New(conn, path).Run(ctx, work)
-	},
+	"Run": func(ctx context.Context, conn *zklocks.Conn, w work) error { return leader.New(conn, path).Run(ctx, w) },
 }
 
 // nodes returns the number of nodes in the queue.
-func nodes(t *testing.T, conn *zklocks.Conn) int {
-	t.Helper()
-	children, _, err := conn.Client().Children(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for _, name := range children {
-		if name != "other" {
-			count++
-		}
-	}
-	return count
+func (d *desk) nodes() int {
+	d.Helper()
+	return len(slices.DeleteFunc(test.Children(d, d.other.Client(), path), func(name string) bool { return name == "other" }))
 }
 
 // A program that exits when a signal has canceled its work leaves no node behind: the deletion is
 // answered before Do or Run returns, whether ctx is canceled before the release or during it.
 func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
 	for name, end := range ends {
-		for when, c := range map[string]struct {
-			before, after time.Duration // from the cancellation to the return of work, and the reverse
-		}{
-			"work stops because of it": {before: time.Millisecond}, "during the release": {after: 50 * time.Millisecond},
-		} {
+		for when, during := range map[string]bool{"work stops because of it": false, "during the release": true} {
 			t.Run(name+"/"+when, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := zktest.NewServer(t)
-					host, other := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
-					conn := host.Connect(t, 10*time.Second)
-					ctx, cancel := context.WithCancel(t.Context())
+				atDesk(t, func(d *desk) {
+					ctx, cancel := context.WithCancel(d.Context())
 					defer cancel()
-					err := end(ctx, conn, func(context.Context, *zklocks.Hold) error {
-						host.Delay(100 * time.Millisecond) // each way: longer than any race
-						if c.after > 0 {
-							time.AfterFunc(c.after, cancel)
+					err := end(ctx, d.conn, func(context.Context, *zklocks.Hold) error {
+						d.host.Delay(100 * time.Millisecond) // each way: longer than any race
+						if during {
+							time.AfterFunc(50*time.Millisecond, cancel)
 							return errWork
 						}
 						cancel()
-						time.Sleep(c.before) // virtual: the work continues after the cancellation
+						time.Sleep(time.Millisecond) // virtual: the work continues after the cancellation
 						return context.Canceled
 					})
-					if left := nodes(t, other); left != 0 {
-						t.Errorf("%d nodes are left when it returns", left)
+					if left := d.nodes(); left != 0 {
+						d.Errorf("%d nodes are left when it returns", left)
 					}
 					if err == nil || strings.Contains(err.Error(), "no answer") {
-						t.Errorf("error %v", err)
+						d.Errorf("error %v", err)
 					}
 				})
 			})
@@ -475,34 +351,35 @@ func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
 }
 
 // Without an answer Do and Run wait for a quarter of the session timeout, at most a second, and say
-// that the node may remain.
+// that the node may remain. The error also has the error of the work.
 func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
 	for name, end := range ends {
 		for timeout, want := range map[time.Duration]time.Duration{2 * time.Second: 500 * time.Millisecond, 10 * time.Second: time.Second} {
 			t.Run(name+"/"+timeout.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := zktest.NewServer(t, zktest.WithTick(time.Second))
-					host := s.Host("a")
-					conn := host.Connect(t, timeout)
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
-					var began time.Time
-					err := end(ctx, conn, func(ctx context.Context, _ *zklocks.Hold) error {
-						cancel()
-						<-ctx.Done()
-						host.Partition()
-						began = time.Now()
-						return nil
-					})
-					if took := time.Since(began); took != want {
-						t.Errorf("it waited for %v, want %v", took, want)
+				atDeskFor(t, timeout, func(d *desk) {
+					for _, failure := range []error{nil, errWork} {
+						ctx, cancel := context.WithCancel(d.Context())
+						var began time.Time
+						err := end(ctx, d.conn, func(ctx context.Context, _ *zklocks.Hold) error {
+							cancel()
+							<-ctx.Done()
+							d.host.Partition()
+							began = time.Now()
+							return failure
+						})
+						if took := time.Since(began); took != want {
+							d.Errorf("it waited for %v, want %v", took, want)
+						}
+						if !errors.Is(err, context.Canceled) || errors.Is(err, zklocks.ErrLost) || !strings.Contains(err.Error(), "no answer within "+want.String()+": the node may stay until the session ends") {
+							d.Errorf("error %v", err)
+						}
+						if failure != nil && name == "Do" && (!errors.Is(err, failure) || !strings.HasPrefix(err.Error(), "work failed; and rwlock: release /do: context canceled: no answer within")) {
+							d.Errorf("error %v, want also the error of the work", err)
+						}
+						d.host.Heal()
+						time.Sleep(time.Minute) // virtual: it is connected again
 					}
-					if !errors.Is(err, context.Canceled) || errors.Is(err, zklocks.ErrLost) ||
-						!strings.Contains(err.Error(), "no answer within "+want.String()+": the node may stay until the session ends") {
-						t.Errorf("error %v", err)
-					}
-					host.Heal()
-				})
+				}, zktest.WithTick(time.Second))
 			})
 		}
 	}
@@ -512,50 +389,42 @@ func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
 func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := zktest.NewServer(t)
-				host, other := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
-				conn := host.Connect(t, 10*time.Second)
-				ahead := rwlock.New(other, path).Lock
+			atDeskFor(t, 10*time.Second, func(d *desk) {
+				ahead := rwlock.New(d.other, path).Lock
 				if name == "Run" {
-					ahead = leader.New(other, path).Campaign
+					ahead = leader.New(d.other, path).Campaign
 				}
-				hold, err := ahead(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				hold := take(d, ahead)
 				for without, want := range map[string]time.Duration{"": 200 * time.Millisecond, "no answer within 1s: the node may stay": time.Second} {
-					ctx, cancel := context.WithCancel(t.Context())
+					ctx, cancel := context.WithCancel(d.Context())
 					result := make(chan error, 1)
 					go func() {
-						result <- end(ctx, conn, func(context.Context, *zklocks.Hold) error { return errWork })
+						result <- end(ctx, d.conn, func(context.Context, *zklocks.Hold) error { return errWork })
 					}()
 					time.Sleep(time.Second) // virtual: it waits
-					if waits := nodes(t, other); waits != 2 {
-						t.Errorf("%d nodes, want the holder's and the waiter's", waits)
+					if waits := d.nodes(); waits != 2 {
+						d.Errorf("%d nodes, want the holder's and the waiter's", waits)
 					}
-					host.Delay(100 * time.Millisecond) // each way
+					d.host.Delay(100 * time.Millisecond) // each way
 					if without != "" {
-						host.Partition()
+						d.host.Partition()
 					}
 					began := time.Now()
 					cancel()
 					err := <-result
 					if took := time.Since(began); took.Round(10*time.Millisecond) != want {
-						t.Errorf("it took %v, want %v", took, want)
+						d.Errorf("it took %v, want %v", took, want)
 					}
 					if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), without) || without == "" && strings.Contains(err.Error(), "no answer") {
-						t.Errorf("error %v", err)
+						d.Errorf("error %v", err)
 					}
-					if left := nodes(t, other); without == "" && left != 1 {
-						t.Errorf("%d nodes when it returns, want the holder's", left)
+					if left := d.nodes(); without == "" && left != 1 {
+						d.Errorf("%d nodes when it returns, want the holder's", left)
 					}
-					host.Heal()
+					d.host.Heal()
 					time.Sleep(time.Minute) // virtual
 				}
-				if err := hold.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				release(d, hold)
 			})
 		})
 	}
@@ -564,94 +433,39 @@ func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 // A reader whose node other readers still use returns at once.
 func TestAReaderLeavesOthersAtOnce(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		hold, err := rwlock.New(d.other, path).Lock(d.Context())
-		if err != nil {
-			d.Fatal(err)
-		}
+		hold := take(d, rwlock.New(d.other, path).Lock)
 		ctx, cancel := context.WithCancel(d.Context())
 		result, stays := make(chan error, 1), make(chan error, 1)
 		nothing := func(context.Context, *zklocks.Hold) error { return nil }
 		go func() { result <- zklocks.Do(ctx, d.lock.RLock, nothing) }()
-		longer, stop := context.WithCancel(d.Context())
-		defer stop()
-		go func() { stays <- zklocks.Do(longer, d.lock.RLock, nothing) }()
+		go func() { stays <- zklocks.Do(d.Context(), d.lock.RLock, nothing) }()
 		time.Sleep(time.Second) // virtual: both wait
 		began := time.Now()
 		cancel()
 		if err := <-result; !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
 			d.Errorf("error %v after %v", err, time.Since(began))
 		}
-		if err := hold.Release(d.Context()); err != nil {
-			d.Error(err)
-		}
+		release(d, hold)
 		if err := <-stays; err != nil {
 			d.Errorf("the reader that stays: %v", err)
 		}
 	})
 }
 
-func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		ctx, cancel := context.WithCancel(d.Context())
-		defer cancel()
-		err := zklocks.Do(ctx, d.lock.Lock, func(context.Context, *zklocks.Hold) error {
-			d.host.Partition()
-			cancel()
-			return errWork
-		})
-		if !errors.Is(err, errWork) || !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "work failed; and rwlock: release /do: context canceled: no answer within 1s") {
-			d.Errorf("error %v", err)
-		}
-		d.host.Heal()
-	})
-}
-
 // Until ctx is canceled Do and Run wait for the answer as long as it takes.
 func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
 	for _, name := range []string{"Do", "Do with several locks"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				host := zktest.NewServer(t).Host("a")
-				conn := host.Connect(t, 20*time.Second)
-				began := time.Now()
-				err := ends[name](t.Context(), conn, func(context.Context, *zklocks.Hold) error {
-					host.Refuse()
-					time.AfterFunc(5*time.Second, host.Accept)
-					began = time.Now()
-					return nil
-				})
-				if took := time.Since(began); err != nil || took < 5*time.Second {
-					t.Errorf("error %v after %v", err, took)
-				}
+		atDeskFor(t, 20*time.Second, func(d *desk) {
+			began := time.Now()
+			err := ends[name](d.Context(), d.conn, func(context.Context, *zklocks.Hold) error {
+				d.host.Refuse()
+				time.AfterFunc(5*time.Second, d.host.Accept)
+				began = time.Now()
+				return nil
 			})
+			if took := time.Since(began); err != nil || took < 5*time.Second {
+				d.Errorf("%s: error %v after %v", name, err, took)
+			}
 		})
 	}
-}
-
-// When Within returns, the waiter's node has been deleted: the program may exit.
-func TestAWaitWithinALimitHasLeftTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
-		host, other := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
-		conn := host.Connect(t, 10*time.Second)
-		hold, err := rwlock.New(other, path).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		host.Delay(100 * time.Millisecond) // each way
-		began := time.Now()
-		_, err = zklocks.Within(2*time.Second, rwlock.New(conn, path).Lock)(t.Context())
-		if took := time.Since(began).Round(10 * time.Millisecond); took != 2200*time.Millisecond {
-			t.Errorf("it took %v, want the limit and the answer to the deletion", took)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "leaving the queue") {
-			t.Errorf("error %v", err)
-		}
-		if left := nodes(t, other); left != 1 {
-			t.Errorf("%d nodes when it returns, want the holder's", left)
-		}
-		if err := hold.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -260,7 +260,7 @@ var mutants = []mutant{
 		name: "do-works-on-after-the-loss", pkg: ".",
 		why: "the context of the work is to end with the hold",
 		old: `return work(h.Context(ctx), h)`, new: `return work(ctx, h)`,
-		test: ". TestWorkOfDoEndsWithTheHold",
+		test: ". TestDo",
 	},
 	{
 		name: "resigns-forever", pkg: ".", in: "after",
