@@ -126,7 +126,7 @@ func (v *viewer) run(ctx context.Context) {
 	r := rand.New(rand.NewPCG(w.seed, uint64(1<<21+v.path)))
 	for ctx.Err() == nil {
 		c := v.host.client()
-		views, length := math.MaxInt, 10*patience
+		views, length := math.MaxInt, 10*w.patience
 		if w.comes {
 			views, length = 1+r.IntN(6), between(r, time.Millisecond, 4*w.session)
 		}
@@ -240,7 +240,7 @@ func (v *viewer) shows(p position) bool {
 // lastWords is called when all faults have ended. It checks that all viewers of a path see what a
 // leader proclaims, and then that there is no leader. Views may be skipped, but never the last.
 func (w *world) lastWords(path int) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	e := w.hosts[0].client().locks[path].election
 	w.candidates(w.paths[path], 1)
@@ -317,7 +317,7 @@ func (h *host) ask(path int) {
 // request asks a leader that was shown to release.
 func (h *host) request(m zklocks.Member) {
 	w, c := h.world, h.client()
-	ctx, cancel := context.WithDeadline(context.Background(), w.end.Add(patience))
+	ctx, cancel := context.WithDeadline(context.Background(), w.end.Add(w.patience))
 	defer cancel()
 	called, after := w.clock.now(), w.asking(m.Path)
 	err := c.conn.RequestRelease(ctx, m)

@@ -18,18 +18,17 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A clock gives each event a unique instant: virtual time in nanoseconds since the world began,
-// plus one for each further event at an instant of the bubble. Their order is the order of the
-// events.
+// A clock gives each event a unique instant: the time in nanoseconds, plus one for each further
+// event at an instant of the bubble. Their order is the order of the events.
 type clock struct {
-	start time.Time
-	last  atomic.Int64
+	read func() int64
+	last atomic.Int64
 }
 
 func (c *clock) now() int64 {
 	for {
 		last := c.last.Load()
-		next := max(last+1, int64(time.Since(c.start)))
+		next := max(last+1, c.read())
 		if c.last.CompareAndSwap(last, next) {
 			return next
 		}
@@ -60,7 +59,7 @@ type ledger struct {
 
 	mu        sync.Mutex
 	inside    map[string][]*stay
-	ended     map[int64]int           // how often the nemesis has expired a session at the server
+	ended     map[int64][]int64       // when the nemesis has expired a session at the server
 	heard     map[int64]time.Duration // the shortest timeout of a session that its host has received
 	deleted   map[string]bool         // claims with a node that the nemesis deletes, see claimOf
 	gone      map[string]int64        // when it had deleted the node
@@ -102,7 +101,6 @@ type finding struct {
 type stay struct {
 	history.Hold
 	hold    held
-	session int64
 	span    *history.Span
 	sure    int64 // the last instant at which the lock was certainly held
 	tainted bool  // the nemesis deleted the node or expired the session at the server
@@ -129,7 +127,7 @@ func (s *stay) part(path string) (one, others *stay) {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder(""), inside: make(map[string][]*stay),
-		ended: make(map[int64]int), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
+		ended: make(map[int64][]int64), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
 		said: make(map[string][]saying), periods: make(map[string][]*period), vacant: make(map[string]*period), campaigns: make(map[string]int),
@@ -184,6 +182,20 @@ func listen(h held, r *rand.Rand) (news []<-chan struct{}) {
 // unaware reports whether such a channel is open.
 func unaware(news []<-chan struct{}) bool { return slices.ContainsFunc(news, open) }
 
+// closes waits until a channel is closed: for a time that suffices in memory, and on a real machine
+// for as long as the machine may be busy.
+func (w *world) closes(c <-chan struct{}, within time.Duration) bool {
+	if w.real {
+		within = w.patience
+	}
+	select {
+	case <-c:
+		return true
+	case <-time.After(within):
+		return !open(c)
+	}
+}
+
 func open(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -234,6 +246,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	s.visit = &visit{kind: s.Kind, permits: max(1, s.Permits), token: s.Token, called: s.Called, acquired: s.Acquired}
 	l.visits[s.Path] = append(l.visits[s.Path], s.visit)
 	node := nodeOf(s.hold)
+	s.Claim = claimOf(node)
 	if l.entered[idOf(node)] == 0 {
 		l.entered[idOf(node)] = s.Acquired
 	}
@@ -254,7 +267,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 		}
 		l.worn[s.Path] = claimOf(node)
 	}
-	s.tainted = l.ended[s.session] > 0 || l.deleted[claimOf(node)]
+	s.tainted = len(l.ended[s.Session]) > 0 || l.deleted[claimOf(node)]
 	if s.tainted {
 		return
 	}
@@ -277,12 +290,24 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	l.inside[s.Path] = append(l.inside[s.Path], s)
 }
 
-// look calls Held, and records until when the hold was certain.
-func (l *ledger) look(s *stay) bool {
+// look asks whether the hold is held, in one of four ways, and records until when it was certain.
+// Each way must report a loss, also in a process that was stopped until now.
+func (l *ledger) look(s *stay, r *rand.Rand) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.clock.now()
-	if !s.hold.Held() {
+	held := false
+	switch r.IntN(6) {
+	default:
+		held = s.hold.Held()
+	case 0:
+		held = open(s.hold.Lost())
+	case 1:
+		held = s.hold.Context(context.Background()).Err() == nil
+	case 2:
+		held = open(s.hold.Context(context.Background()).Done())
+	}
+	if !held {
 		return false
 	}
 	for _, s := range s.all() {
@@ -343,14 +368,14 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if node == "" {
-		l.ended[session]++
+		l.ended[session] = append(l.ended[session], l.clock.now())
 	} else {
 		l.deleted[claimOf(node)] = true
 		l.struck[claimOf(node)] = append(l.struck[claimOf(node)], span{l.clock.now(), math.MaxInt64})
 	}
 	for path, stays := range l.inside {
 		l.inside[path] = slices.DeleteFunc(stays, func(s *stay) bool {
-			gone := node == "" && s.session == session || node != "" && claimOf(nodeOf(s.hold)) == claimOf(node)
+			gone := node == "" && s.Session == session || node != "" && claimOf(nodeOf(s.hold)) == claimOf(node)
 			if gone {
 				s.tainted = true
 				taken = append(taken, s)
@@ -361,13 +386,26 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	return taken
 }
 
+// untilTaken returns the hold until the nemesis took it from its holder, if it has.
+func (l *ledger) untilTaken(h history.Hold) history.Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.ended[h.Session] {
+		h.Ended = max(h.Acquired, min(h.Ended, at))
+	}
+	for _, s := range l.struck[h.Claim] {
+		h.Ended = max(h.Acquired, min(h.Ended, s.begin))
+	}
+	return h
+}
+
 // leaveIt is called if the nemesis could not end the stays that takeAway has returned.
 func (l *ledger) leaveIt(session int64, taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended[session]--
+	l.ended[session] = l.ended[session][1:]
 	for _, s := range taken {
-		if s.tainted = l.ended[session] > 0 || l.deleted[claimOf(nodeOf(s.hold))]; !s.tainted && !s.over {
+		if s.tainted = len(l.ended[session]) > 0 || l.deleted[claimOf(nodeOf(s.hold))]; !s.tainted && !s.over {
 			l.inside[s.Path] = append(l.inside[s.Path], s)
 		}
 	}
@@ -377,7 +415,7 @@ func (l *ledger) leaveIt(session int64, taken []*stay) {
 // such a session, and a leader.
 func (w *world) expire(session int64) (taken []*stay, ok bool) {
 	taken = w.takeAway(session, "")
-	if ok = w.ensemble.Expire(session); !ok {
+	if ok = w.cluster.ends(session); !ok {
 		w.leaveIt(session, taken)
 	}
 	return taken, ok

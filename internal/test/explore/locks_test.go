@@ -437,6 +437,10 @@ const unknown = math.MaxInt64
 // A balance counts observers' events: each call and each hold must end once.
 type balance struct{ called, failed, granted, ended atomic.Int64 }
 
+func (b *balance) isEven() bool {
+	return b.granted.Load() == b.ended.Load() && b.called.Load() == b.failed.Load()+b.granted.Load()
+}
+
 func (b *balance) observer() observe.Observer {
 	return observe.Observer{
 		Called:   func(observe.Called) { b.called.Add(1) },

@@ -3,8 +3,11 @@ package explore
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -41,9 +44,14 @@ func (n *nemesis) rage() {
 	}
 }
 
-// while returns how long a fault lasts: most end before a session can expire, some outlast it.
+// while returns how long a fault lasts: most end before a session can expire, some outlast it. On
+// real servers these are fewer, or hardly any lock would be granted.
 func (n *nemesis) while() time.Duration {
-	if n.chance(5) {
+	rarity := 5
+	if n.real {
+		rarity = 30
+	}
+	if n.chance(rarity) {
 		return between(n.random, n.session/2, 2*n.session)
 	}
 	return between(n.random, time.Millisecond, n.session/3)
@@ -109,10 +117,9 @@ func (n *nemesis) strikeHost() {
 // strikeSession expires a session or deletes a node at the server, or closes a host's connection.
 func (n *nemesis) strikeSession() {
 	h := n.host()
-	c := h.client()
 	switch n.random.IntN(4) {
 	case 0:
-		id := c.conn.Client().SessionID()
+		id, _ := h.net.packets.Session()
 		if _, ok := n.expire(id); ok {
 			n.say("expire", "%s: session %#x expired at the server", h.name, id)
 		}
@@ -121,10 +128,9 @@ func (n *nemesis) strikeSession() {
 			n.remove(left[n.random.IntN(len(left))])
 		}
 	default:
-		if !n.chance(3) {
-			return
+		if !n.real && n.chance(3) {
+			n.close(h)
 		}
-		n.close(h)
 	}
 }
 
@@ -145,36 +151,95 @@ func (n *nemesis) close(h *host) {
 
 // strikeMember breaks a member, or the network between members.
 func (n *nemesis) strikeMember() {
-	all := n.ensemble.Members()
-	m := all[n.random.IntN(len(all))]
-	if leader := n.ensemble.Leader(); leader != nil && n.chance(2) {
-		m = leader
+	m := n.cluster.member(n.random)
+	if m == nil {
+		return
 	}
 	d := n.while()
 	lasting := func(what string, begin, end func()) {
-		n.say(what, "member %d: %s for %v", m.ID(), what, d)
+		n.say(what, "%v: %s for %v", m, what, d)
 		begin()
 		time.Sleep(d) // virtual
 		end()
-		n.say("", "member %d: %s is over", m.ID(), what)
+		n.say("", "%v: %s is over", m, what)
 	}
 	kinds := 2
-	if len(all) > 1 {
+	if n.plan.members > 1 {
+		kinds = 3
+	}
+	simulated, ok := m.(inMemory)
+	if ok && kinds > 2 {
 		kinds = 5
 	}
 	switch n.random.IntN(kinds) {
 	case 0:
-		lasting("member killed", func() { n.refuse(m); m.Kill() }, func() { m.Restart(); n.accept(m) })
+		lasting("member killed", m.Kill, m.Restart)
 	case 1:
 		lasting("member paused", m.Pause, m.Resume)
 	case 2:
 		lasting("member isolated", m.Isolate, m.Heal)
 	case 3:
-		lasting("member lags", func() { m.Lag(between(n.random, time.Millisecond, n.session/2)) }, func() { m.Lag(0) })
+		lasting("member lags", func() { simulated.Lag(between(n.random, time.Millisecond, n.session/2)) }, func() { simulated.Lag(0) })
 	case 4:
-		n.say("leader changed", "member %d becomes the leader", m.ID())
-		n.ensemble.Elect(m)
+		n.say("leader changed", "%v becomes the leader", m)
+		n.ensemble.Elect(simulated.Member)
 	}
+}
+
+// A member is a server that the nemesis breaks.
+type member interface {
+	fmt.Stringer
+	Kill()
+	Restart()
+	Pause()
+	Resume()
+	Isolate()
+	Heal()
+}
+
+// A cluster is the servers, in memory or in processes.
+type cluster interface {
+	ends(session int64) bool  // a session; false: there is no such session, or no leader
+	member(*rand.Rand) member // any, often the leader; nil: not now
+	left() []standing         // the nodes in the locks' directories or, in processes, in one of them
+}
+
+type inMemory struct {
+	*memzk.Member
+	w *world
+}
+
+func (m inMemory) String() string { return fmt.Sprintf("member %d", m.ID()) }
+func (m inMemory) Kill()          { m.w.refuse(m.Member); m.Member.Kill() }
+func (m inMemory) Restart()       { m.Member.Restart(); m.w.accept(m.Member) }
+
+// simulated is the cluster in memory.
+type simulated struct{ *world }
+
+func (s simulated) ends(session int64) bool { return s.ensemble.Expire(session) }
+
+func (s simulated) member(random *rand.Rand) member {
+	all := s.ensemble.Members()
+	m := all[random.IntN(len(all))]
+	if leader := s.ensemble.Leader(); leader != nil && random.IntN(2) == 0 {
+		m = leader
+	}
+	return inMemory{m, s.world}
+}
+
+// left returns the nodes in the locks' directories.
+func (s simulated) left() (nodes []standing) {
+	dirs := make(map[string]bool)
+	for _, l := range s.hosts[0].client().locks {
+		dirs[l.dir] = true
+	}
+	for path, owner := range s.ensemble.Nodes() {
+		if owner != 0 && owner != s.admin.Client().SessionID() && dirs[dirOf(path)] {
+			nodes = append(nodes, standing{path, owner})
+		}
+	}
+	slices.SortFunc(nodes, func(a, b standing) int { return strings.Compare(a.path, b.path) })
+	return nodes
 }
 
 // heal ends all faults.

@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // A machine is the network of a host: a proxy in front of all members.
@@ -23,6 +24,7 @@ type machine struct {
 	packets *proxy.Proxy
 	addrs   []string // addresses of the proxy, one for each member
 	hear    func(session int64, granted time.Duration)
+	process *realzk.Child // on real servers, in the process of the nemesis; nil: elsewhere
 }
 
 // servers starts the ensemble, whose members listen.
@@ -80,6 +82,9 @@ func (w *world) machine(name string, latency time.Duration) *machine {
 
 // connect waits for a session as long as it takes.
 func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
+	if m.network == nil {
+		return zklocks.Connect(context.Background(), m.addrs, session)
+	}
 	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := m.network.Host(m.name).DialContext(ctx, network, addr)
 		if err != nil {
@@ -113,12 +118,43 @@ func (c *hearing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.Any) }
-func (m *machine) out() memnet.Path { return m.network.OneWay(m.name, memnet.Any) }
-func (m *machine) in() memnet.Path  { return m.network.OneWay(memnet.Any, m.name) }
+// A line is the network of a host, or one direction of it.
+type line interface {
+	Cut()
+	Partition()
+	Freeze()
+	Thaw()
+	Delay(time.Duration)
+}
+
+func (m *machine) all() line {
+	if m.process != nil {
+		return proxied{m, m.packets.Mute}
+	}
+	return m.network.Between(m.name, memnet.Any)
+}
+
+func (m *machine) out() line {
+	if m.process != nil {
+		return proxied{m, m.packets.Mute}
+	}
+	return m.network.OneWay(m.name, memnet.Any)
+}
+
+func (m *machine) in() line {
+	if m.process != nil {
+		return proxied{m, m.packets.MuteReplies}
+	}
+	return m.network.OneWay(memnet.Any, m.name)
+}
 
 // heal ends all faults of the network; the latency remains.
 func (m *machine) heal() {
-	m.all().Heal()
-	m.all().Delay(m.latency)
+	if m.process != nil {
+		m.packets.Unmute()
+		return
+	}
+	all := m.network.Between(m.name, memnet.Any)
+	all.Heal()
+	all.Delay(m.latency)
 }

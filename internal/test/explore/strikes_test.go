@@ -50,7 +50,9 @@ func (n *nemesis) remove(s standing) bool {
 		return false
 	}
 	n.took(s.path)
-	n.condemn(s.path)
+	if !n.real {
+		n.condemn(s.path)
+	}
 	n.say("delete", "%s deleted by hand", s.path)
 	if n.calm {
 		time.AfterFunc(n.plan.hearing(), func() { n.unheard(taken) })

@@ -201,7 +201,7 @@ func (r *reign) told(ctx context.Context, t *tenure) {
 	before, asked := t.Held(), r.world.isAsked(t.stay, r.world.hearing())
 	ended := ctx.Err() != nil
 	switch {
-	case !before && !ended:
+	case !before && !ended && !r.world.real:
 		t.bad("it was lost, and the context of its function goes on")
 	case asked && !ended && r.world.newsy:
 		t.bad("it is asked to release, and the context of its function goes on")
@@ -232,7 +232,7 @@ func (r *reign) gone(returned error) {
 		return
 	}
 	node := nodeOf(r.last)
-	if _, there := r.world.ensemble.Nodes()[node]; there && !r.world.isForbidden(r.lock.path, r.began) {
+	if r.world.czxid(node) != 0 && !r.world.isForbidden(r.lock.path, r.began) {
 		r.bad("it has returned, and %s stays", node)
 	}
 }

@@ -33,6 +33,10 @@ type worker struct {
 	gaveUpAt *atomic.Int64 // when the acquisition's context was canceled; 0: it was not
 }
 
+func newWorker(h *host, number int, random *rand.Rand) *worker {
+	return &worker{world: h.world, host: h, who: fmt.Sprintf("%s.%d", h.name, number), random: random, tally: make(map[string]int)}
+}
+
 // toTry draws whether the acquisition does not wait.
 func (w *worker) toTry() bool {
 	w.tries = w.chance(8)
@@ -41,7 +45,7 @@ func (w *worker) toTry() bool {
 
 // slow reports a call that returns more than a moment too late.
 func (w *world) slow(what string, end int64) {
-	if end == 0 {
+	if end == 0 || w.real {
 		return
 	}
 	if late := time.Duration(w.clock.now() - end); late > time.Millisecond {
@@ -89,7 +93,7 @@ func (w *worker) run() {
 // wait returns the context of an acquisition: some contexts are canceled before the call, some at
 // an instant that is as likely to be early as late. All other contexts last longer than any fault.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
-	limit := w.world.end.Add(patience)
+	limit := w.world.end.Add(w.world.patience)
 	if w.world.lone { // nothing can make it wait
 		limit = time.Now().Add(w.world.session)
 	}
@@ -163,9 +167,8 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 	w.count("cycles")
 	w.count(string(g.kind))
 	s := &stay{
-		Hold:    history.Hold{Path: l.path + g.beside, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
-		hold:    g.held,
-		session: c.conn.Client().SessionID(),
+		Hold: history.Hold{Path: l.path + g.beside, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called, Session: c.conn.Client().SessionID()},
+		hold: g.held,
 	}
 	if w.chance(w.world.asks) {
 		s.news = listen(g, w.random)
@@ -179,11 +182,11 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 		s.beside = append(s.beside, &one)
 	}
 	for _, s := range s.all() {
-		if czxid := w.world.ensemble.Czxid(nodeOf(s.hold)); s.Token <= 0 || czxid != 0 && czxid != s.Token {
+		if czxid := w.world.czxid(nodeOf(s.hold)); s.Token <= 0 || czxid != 0 && czxid != s.Token {
 			w.world.complain("%s: %v: the token is not the czxid %d of %s", s.Path, s.Hold, czxid, nodeOf(s.hold))
 		}
 	}
-	w.world.enter(s, w.chance(2) || w.world.kind.bend != nil)
+	w.world.enter(s, !w.world.real && (w.chance(2) || w.world.kind.bend != nil))
 	if g.proclaim != nil {
 		w.world.states(s, 0, called)
 	}
@@ -235,7 +238,7 @@ func (t *tenure) bad(format string, args ...any) {
 
 // calling returns the context of a call that a fault may delay.
 func (t *tenure) calling() (context.Context, context.CancelFunc) {
-	return context.WithDeadline(context.Background(), t.world.end.Add(patience))
+	return context.WithDeadline(context.Background(), t.world.end.Add(t.world.patience))
 }
 
 // own returns ctx, or a context of the hold that is derived from ctx. With such a context a call
@@ -263,7 +266,7 @@ func (w *world) align(d time.Duration) time.Duration {
 	if w.grain == 0 {
 		return d
 	}
-	now := time.Since(w.clock.start)
+	now := time.Duration(w.clock.read())
 	return (now + d).Truncate(w.grain) + w.grain - now
 }
 
@@ -346,8 +349,8 @@ func (t *tenure) awaitDeadlines(d time.Duration) {
 		}
 		late := unaware(news)
 		if !t.look() {
-			if late && next != over && !t.closing() && !t.world.isTainted(t.stay) {
-				t.bad("the deadline %v is over, and Lost or a context was open until it was asked", deadline.Sub(t.world.clock.start))
+			if late && next != over && !t.world.real && !t.closing() && !t.world.isTainted(t.stay) {
+				t.bad("the deadline was over %v ago, and Lost or a context was open until it was asked", time.Since(deadline))
 			}
 			return
 		}
@@ -358,7 +361,7 @@ func (t *tenure) awaitDeadlines(d time.Duration) {
 }
 
 func (t *tenure) look() bool {
-	if t.world.look(t.stay) {
+	if t.world.look(t.stay, t.random) {
 		if t.lost {
 			t.bad("it was lost, and Held says true")
 		}
@@ -380,9 +383,7 @@ func (t *tenure) lose() {
 	if t.Held() {
 		t.bad("it was lost, and Held says true")
 	}
-	select {
-	case <-t.Lost():
-	case <-time.After(t.world.session):
+	if !t.world.closes(t.Lost(), t.world.session) {
 		t.bad("it is lost, and Lost stays open")
 	}
 }
@@ -444,7 +445,7 @@ func (t *tenure) enterInner() (released bool) {
 		t.world.swap(inner, again.held)
 		t.release()
 		time.Sleep(t.length()) // virtual: others may acquire them
-		t.world.look(inner)
+		t.world.look(inner, t.random)
 		after := t.world.leaveOne(inner)
 		defer func() {
 			after(false)
@@ -603,7 +604,7 @@ func (t *tenure) release() {
 		t.world.slow(fmt.Sprintf("%s: release by %s", t.lock.path, t.who), began)
 	}
 	after(err == nil)
-	if err != nil && strings.Contains(err.Error(), "its node was deleted") && !t.world.isTainted(t.stay) {
+	if err != nil && strings.Contains(err.Error(), "its node was deleted") && !t.world.real && !t.world.isTainted(t.stay) {
 		t.bad("no other client has deleted a node of it: %v", err)
 	}
 	switch {
@@ -650,9 +651,8 @@ func (t *tenure) contexts(parent context.Context) (ended func()) {
 	lost := t.Lost()
 	return func() {
 		all = append(all, t.Context(context.WithValue(context.Background(), keyOfContext{}, len(all))))
-		time.Sleep(time.Microsecond) // virtual: contexts are canceled on a goroutine of their own
 		for _, c := range done {
-			if open(c) {
+			if !t.world.closes(c, time.Microsecond) { // contexts are canceled on a goroutine of their own
 				t.bad("released, and a context that is waited for goes on")
 			}
 		}

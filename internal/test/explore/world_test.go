@@ -22,9 +22,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// patience is longer than the rest of any fault when the workers stop.
-const patience = 10 * time.Minute
-
 // A plan has the parameters that a seed determines.
 type plan struct {
 	seed     uint64
@@ -61,6 +58,8 @@ type plan struct {
 	newsy    bool          // only nodes are deleted, so every notification arrives in a moment
 	proofs   int           // one in so many holds is verified
 	asks     int           // one in so many holders ever calls methods of its hold
+	patience time.Duration // longer than the rest of any fault when the workers stop
+	real     bool          // real servers and processes: any step may take long, and the nemesis is in another process
 	grain    time.Duration // releases, cancellations and packets happen at multiples of it, so at the same instants; 0: at any instant
 }
 
@@ -83,7 +82,7 @@ func draw(seed uint64) plan {
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
 	p.long, p.seldom, p.proofs, p.asks, p.rashness, p.reigns = 40, 4, 100, 2, 5, 3
-	p.least, p.stay, p.reap = 10*time.Microsecond, 10*time.Millisecond, time.Minute
+	p.least, p.stay, p.reap, p.patience = 10*time.Microsecond, 10*time.Millisecond, time.Minute, 10*time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
 		p.tick = 0
@@ -121,9 +120,9 @@ func (p plan) flavor(i int) flavor {
 type world struct {
 	plan
 	*ledger
-	t        *testing.T
-	network  *memnet.Network
-	ensemble *memzk.Ensemble
+	network  *memnet.Network // nil on real servers
+	ensemble *memzk.Ensemble // nil on real servers
+	cluster  cluster
 	hosts    []*host
 	paths    []string
 	store    string // a node that is written under the locks
@@ -135,10 +134,11 @@ type world struct {
 	end      time.Time    // the time from which on the workers begin no further cycle
 	whole    atomic.Int64 // in a prompt world: since when no connection is broken, or the maximum while one is
 
-	told   sync.Mutex // guards the following fields
-	events []event    // actions of the nemesis
-	faults map[string]int
-	stuck  string // what the remaining goroutines waited for at the end
+	told      sync.Mutex // guards the following fields
+	contended int        // holds that had to wait for another
+	events    []event    // actions of the nemesis
+	faults    map[string]int
+	stuck     string // what the remaining goroutines waited for at the end
 }
 
 // An event is an action of the nemesis.
@@ -208,19 +208,29 @@ type result struct {
 	events  []event
 }
 
-// play runs a seed. It is called in a bubble.
-func play(t *testing.T, p plan) *result {
-	began := time.Now()
+// newWorld returns a world without servers and hosts. now reads the time.
+func newWorld(p plan, paths []string, now func() int64) *world {
 	w := &world{
-		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
+		plan: p, ledger: newLedger(&clock{read: now}), paths: paths, end: time.Now().Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit), open: make(map[string][]unheard)},
 	}
 	w.ledger.lone, w.ledger.calm = p.hosts*p.workers == 1, p.kind.calm
-	w.servers()
-	for i := range p.paths {
-		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
-		w.limits.all[w.paths[i]] = []history.Limit{{Path: w.paths[i], Permits: firstPermits}}
+	for _, path := range paths {
+		w.limits.all[path] = []history.Limit{{Path: path, Permits: firstPermits}}
 	}
+	return w
+}
+
+// play runs a seed. It is called in a bubble.
+func play(t *testing.T, p plan) *result {
+	began := time.Now()
+	var paths []string
+	for i := range p.paths {
+		paths = append(paths, fmt.Sprintf("/%d", i))
+	}
+	w := newWorld(p, paths, func() int64 { return int64(time.Since(began)) })
+	w.cluster = simulated{w}
+	w.servers()
 	r := rand.New(rand.NewPCG(p.seed, 2))
 	administration := &host{world: w, name: "admin", net: w.machine("admin", 0)}
 	admin, err := administration.net.connect(10 * p.session)
@@ -255,24 +265,21 @@ func play(t *testing.T, p plan) *result {
 	w.close()
 	return &result{
 		plan: p, tally: tally, faults: w.faults, virtual: virtual,
-		report: w.judge(), record: w.rec.Holds(), events: w.events,
+		report: w.judge(w.rec.Holds()), record: w.rec.Holds(), events: w.events,
 	}
 }
 
 // work runs the workers and the nemesis until the end.
 func (w *world) work() map[string]int {
-	var workers []*worker
+	var tallies []map[string]int
 	var working, raging, viewing sync.WaitGroup
 	views, blind := context.WithCancel(context.Background())
 	defer viewing.Wait()
 	defer blind()
 	for i, h := range w.hosts {
 		for j := range w.workers {
-			k := &worker{
-				world: w, host: h, who: fmt.Sprintf("%s.%d", h.name, j), tally: make(map[string]int),
-				random: rand.New(rand.NewPCG(w.seed, uint64(100+100*i+j))),
-			}
-			workers = append(workers, k)
+			k := newWorker(h, j, rand.New(rand.NewPCG(w.seed, uint64(100+100*i+j))))
+			tallies = append(tallies, k.tally)
 			working.Go(k.run)
 		}
 	}
@@ -301,7 +308,7 @@ func (w *world) work() map[string]int {
 	}
 	raging.Wait()
 	w.heal()
-	stuck := time.AfterFunc(time.Until(w.end.Add(patience-time.Second)), w.remember)
+	stuck := time.AfterFunc(time.Until(w.end.Add(w.patience-time.Second)), w.remember)
 	working.Wait()
 	over()
 	stuck.Stop()
@@ -310,12 +317,7 @@ func (w *world) work() map[string]int {
 			w.lastWords(i)
 		}
 	}
-	tally := make(map[string]int)
-	for _, k := range workers {
-		for what, n := range k.tally {
-			tally[what] += n
-		}
-	}
+	tally := sum(tallies...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, all := range w.named {
@@ -343,13 +345,13 @@ func (w *world) remember() {
 // settle waits for background deletions, and searches for nodes that remain. The sessions live, so
 // no server deletes these.
 func (w *world) settle() {
-	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) { // virtual
+	for deadline := time.Now().Add(w.patience); ; time.Sleep(w.session / 4) { // virtual
 		left := w.left()
 		if len(left) == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
-			w.complain("orphans, %v after all workers have left: %v", patience, left)
+			w.complain("orphans, %v after all workers have left: %v", w.patience, left)
 			break
 		}
 	}
@@ -357,12 +359,15 @@ func (w *world) settle() {
 	if w.quiet {
 		w.empties()
 	}
+	w.balanced()
+}
+
+// balanced compares what observers have received.
+func (w *world) balanced() {
 	b := &w.balance
-	if granted, ended := b.granted.Load(), b.ended.Load(); granted != ended {
-		w.complain("observers heard of %d holds that were granted and of %d that ended", granted, ended)
-	}
-	if called, ended := b.called.Load(), b.failed.Load()+b.granted.Load(); called != ended {
-		w.complain("observers heard of %d calls that began and of %d that ended", called, ended)
+	if !b.isEven() {
+		w.complain("observers heard of %d calls, of which %d failed and %d were granted, and of %d holds that ended",
+			b.called.Load(), b.failed.Load(), b.granted.Load(), b.ended.Load())
 	}
 }
 
@@ -400,82 +405,40 @@ func (w *world) close() {
 	time.Sleep(w.session) // the client's goroutines end
 }
 
-// left returns the nodes in the locks' directories.
-func (w *world) left() (nodes []standing) {
-	dirs := make(map[string]bool)
-	for _, l := range w.hosts[0].client().locks {
-		dirs[l.dir] = true
+// czxid returns the czxid of a node; 0: it does not exist, or the servers are not in memory.
+func (w *world) czxid(node string) int64 {
+	if w.ensemble == nil {
+		return 0
 	}
-	for path, owner := range w.ensemble.Nodes() {
-		if owner != 0 && owner != w.admin.Client().SessionID() && dirs[dirOf(path)] {
-			nodes = append(nodes, standing{path, owner})
-		}
-	}
-	slices.SortFunc(nodes, func(a, b standing) int { return strings.Compare(a.path, b.path) })
-	return nodes
+	return w.ensemble.Czxid(node)
 }
 
-// judge returns the violations; "" if there are none.
-func (w *world) judge() string {
+// left returns the nodes in the locks' directories.
+func (w *world) left() []standing { return w.cluster.left() }
+
+// judge returns the violations by these holds, and what the ledger has found; "" if there are none.
+func (w *world) judge(holds []history.Hold) string {
 	var b strings.Builder
-	paths := slices.Clone(w.paths)
-	for _, path := range w.paths {
-		paths = append(paths, path+besides)
+	w.testify()
+	byPath := make(map[string][]history.Hold)
+	for _, h := range holds {
+		byPath[h.Path] = append(byPath[h.Path], h)
 	}
-	for i, path := range paths {
+	for i, path := range slices.Concat(w.paths, w.allBesides()) {
 		rules := w.flavor(i % len(w.paths)).rules
 		rules.Limits = w.limits.all[path]
-		var holds []history.Hold
-		for _, h := range w.rec.Holds() {
-			if h.Path == path {
-				holds = append(holds, h)
-			}
+		report := history.Check(rules, byPath[path])
+		w.contended += report.Contended
+		if report.OK() {
+			continue
 		}
-		if report := history.Check(rules, holds); !report.OK() {
-			fmt.Fprintf(&b, "%v\n", report)
-			for _, v := range report.Violations {
-				last := v.Holds[len(v.Holds)-1]
-				w.found = append(w.found, finding{last.Acquired, fmt.Sprintf("%s: %s: %s", v.Path, v.Rule, v.Text)})
-			}
+		fmt.Fprintf(&b, "%v\n", report)
+		for _, v := range report.Violations {
+			last := v.Holds[len(v.Holds)-1]
+			w.found = append(w.found, finding{last.Acquired, fmt.Sprintf("%s: %s: %s", v.Path, v.Rule, v.Text)})
 		}
 	}
-	for _, path := range paths {
-		late := w.overtaken(path)
-		for _, f := range late[:min(len(late), 1)] {
-			fmt.Fprintf(&b, "%s\n%d writes came behind one with a larger token\n", f.text, len(late))
-		}
-		w.found = append(w.found, late...)
-	}
-	for _, path := range w.paths {
-		stale := w.stale(path, w.session)
-		for _, f := range stale[:min(len(stale), 1)] {
-			fmt.Fprintf(&b, "%s\n%d views were stale\n", f.text, len(stale))
-		}
-		w.found = append(w.found, stale...)
-		former := w.former(path)
-		for _, f := range former[:min(len(former), 1)] {
-			fmt.Fprintf(&b, "%s\n%d leaders were named that had gone\n", f.text, len(former))
-		}
-		w.found = append(w.found, former...)
-		if w.newsy {
-			w.found = append(w.found, w.unseen(path)...)
-		}
-	}
-	w.found = append(w.found, w.wrongly()...)
-	if w.quiet {
-		for _, path := range w.paths {
-			w.found = append(w.found, w.late(path)...)
-		}
-	}
-	for i, path := range w.paths {
-		switch f := w.flavor(i); {
-		case f.handoff > 0:
-			w.found = append(w.found, w.handedOn(path, f.handoff)...)
-		case w.quiet && f.name == "rwlock":
-			w.found = append(w.found, w.overtaking(path)...)
-		}
-	}
-	slices.SortFunc(w.found, func(a, b finding) int { return int(a.at - b.at) })
+	slices.SortFunc(w.found, func(a, b finding) int { return cmp.Compare(a.at, b.at) })
 	for i, f := range w.found {
 		if i == mostFindings {
 			fmt.Fprintf(&b, "... and %d more findings\n", len(w.found)-i)
@@ -485,6 +448,45 @@ func (w *world) judge() string {
 		w.story(&b, f.at)
 	}
 	return b.String()
+}
+
+// allBesides returns the paths of the holds that exclude only each other, see mixed.
+func (w *world) allBesides() (paths []string) {
+	for _, path := range w.paths {
+		paths = append(paths, path+besides)
+	}
+	return paths
+}
+
+// testify adds to the findings what the ledger shows at the end: of each kind and path the first.
+func (w *world) testify() {
+	first := func(all []finding, what string) {
+		if len(all) > 0 {
+			all[0].text += fmt.Sprintf("\n%d %s", len(all), what)
+			w.found = append(w.found, all[0])
+		}
+	}
+	for _, path := range slices.Concat(w.paths, w.allBesides()) {
+		first(w.overtaken(path), "writes came behind one with a larger token")
+	}
+	for i, path := range w.paths {
+		first(w.stale(path, w.session), "views were stale")
+		first(w.former(path), "leaders were named that had gone")
+		f := w.flavor(i)
+		if w.newsy {
+			w.found = append(w.found, w.unseen(path)...)
+		}
+		if w.quiet {
+			w.found = append(w.found, w.late(path)...)
+		}
+		if w.quiet && f.name == "rwlock" {
+			w.found = append(w.found, w.overtaking(path)...)
+		}
+		if f.handoff > 0 {
+			w.found = append(w.found, w.handedOn(path, f.handoff)...)
+		}
+	}
+	w.found = append(w.found, w.wrongly()...)
 }
 
 const (
@@ -519,8 +521,18 @@ func (w *world) say(kind, format string, args ...any) {
 	}
 }
 
-func sum(m map[string]int) (n int) {
-	for v := range maps.Values(m) {
+func sum(tallies ...map[string]int) map[string]int {
+	all := make(map[string]int)
+	for _, tally := range tallies {
+		for what, n := range tally {
+			all[what] += n
+		}
+	}
+	return all
+}
+
+func total(tally map[string]int) (n int) {
+	for v := range maps.Values(tally) {
 		n += v
 	}
 	return n

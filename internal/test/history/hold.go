@@ -49,6 +49,10 @@ type Hold struct {
 	Token int64 `json:"token,omitempty"`
 	// Who is the owner. Each goroutine or process that should exclude others has its own name.
 	Who string `json:"who"`
+	// Claim and Session name the nodes by which the hold exists, and their session, for a judge who
+	// knows of faults of either.
+	Claim   string `json:"claim,omitempty"`
+	Session int64  `json:"session,omitempty"`
 	// Called is when the acquiring call began; 0 if unknown.
 	Called int64 `json:"called,omitempty"`
 	// Acquired is when the acquiring call had returned.

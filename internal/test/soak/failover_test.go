@@ -107,7 +107,7 @@ func failovers(t *testing.T, o options) {
 	}
 	resign := func(c *realzk.Child) { c.Say("resign") }
 	offices := []*office{{name: "zklocks/leader", resign: resign, queued: children(base), campaign: func() *realzk.Child {
-		return realzk.StartChild(t, childEnv, order{Candidate: &candidacy{server, base, timeout}})
+		return realzk.StartChild(t, childEnv, candidacy{server, base, timeout})
 	}}}
 	if !o.short() {
 		etcd := startEtcd(t)

@@ -43,15 +43,14 @@ var runs = []run{
 	},
 	{
 		name: "soak", what: "lock on real servers and in real processes, while all of them break; go doc ./internal/test/soak has the kinds",
-		test: []string{"-v", "-timeout", "0", "-run", "TestSoak$", "./internal/test/soak"},
+		test: []string{"-v", "-timeout", "0", "-run", "TestSoak$", "./internal/test/soak", "./internal/test/explore"},
 		options: []option{
 			{"kind", "SOAK_KIND", "hammer", "hammer, lost, takeover, failover (which installs etcd) or leaks"},
 			{"for", "SOAK_FOR", "1m", "how long; leaks takes ten minutes, whatever it says"},
 			{"seed", "SOAK_SEED", "", "of the random choices"},
 			{"servers", "SOAK_SERVERS", "", "one server, or three (default 3)"},
 			{"locks", "SOAK_LOCKS", "", "hammer: how many locks (256)"},
-			{"faults", "SOAK_FAULTS", "", "hammer: of connections, sessions and nodes, per second (20); 0: nothing breaks"},
-			{"lull", "SOAK_LULL", "", "hammer: between two faults of servers (1s)"},
+			{"faults", "SOAK_FAULTS", "", "hammer: at most so many per second (20); 0: nothing breaks"},
 			{"processes", "SOAK_PROCESSES", "", "hammer: how many (4)"},
 			{"goroutines", "SOAK_GOROUTINES", "", "hammer: in each process (64)"},
 			{"race", "", "false", "with the race detector"},
