@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -210,63 +211,28 @@ func clientRuns() bool {
 	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*Conn)"))
 }
 
-// Alive must return false before another client can see the session's nodes deleted. From some
-// moment on the proxy drops all packets.
-func TestDeadlineBeforeExpiry(t *testing.T) {
+// During an outage the client repeats a few messages. The program's logger receives each of them
+// once in five seconds.
+func TestAnOutageFillsNoLog(t *testing.T) {
 	t.Parallel()
-	const timeout = time.Second
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		s := v.Standalone(t, venue.Options{})
-		witness := connect(t, v, 10*time.Second, []string{s.Addr()})
-		least := time.Hour
-		for round := range 100 {
-			p := v.Proxy(t, s.Addr())
-			conn := connect(t, v, timeout, []string{p.Addr()})
-			beats(t, conn, time.Duration(round)*17*time.Millisecond)
-			least = min(least, deadBeforeExpiry(t, conn, witness, p.Mute))
-			conn.Close()
+		said := new(lines)
+		p, q := v.Proxy(t, v.Servers(t)[0]), v.Proxy(t, v.Servers(t)[0])
+		conn := connect(t, v, 30*time.Second, []string{p.Addr(), q.Addr()}, wire.WithLogger(said))
+		p.Refuse()
+		q.Refuse()
+		time.Sleep(24 * time.Second) // virtual
+		failures := 0
+		for _, line := range said.all() {
+			t.Log(line)
+			if strings.HasPrefix(line, "failed to connect to ") {
+				failures++
+			}
 		}
-		t.Logf("dead %v before the node vanished, at the least", least)
+		if failures != 2*5 {
+			t.Errorf("%d failures logged, want 10", failures)
+		}
+		must(t, p.Accept())
+		call(t, conn, 20*time.Second)
 	})
-}
-
-// beats sends heartbeats for a while, as the locks do.
-func beats(t *testing.T, conn *wire.Conn, d time.Duration) {
-	t.Helper()
-	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) { // virtual: between two heartbeats
-		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
-		must(t, err)
-		if !time.Now().Before(end) {
-			return
-		}
-	}
-}
-
-// deadBeforeExpiry calls off, after which conn receives nothing more from its server. It returns
-// how long after the deadline the server deleted the session's nodes.
-func deadBeforeExpiry(t *testing.T, conn, witness *wire.Conn, off func()) time.Duration {
-	t.Helper()
-	l, session, path := conn, conn.SessionID(), test.Path(t)
-	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
-	found, _, vanished, err := witness.ExistsW(path)
-	if err != nil || !found {
-		t.Fatalf("the node exists: %v, %v", found, err)
-	}
-	off()
-	deadline := l.Deadline(session)
-	time.Sleep(time.Until(deadline) - 1) // virtual: right before the deadline
-	if !l.Alive(session) {
-		t.Error("dead before its deadline")
-	}
-	time.Sleep(time.Nanosecond) // virtual: right at it
-	if l.Alive(session) {
-		t.Error("alive at its deadline")
-	}
-	select {
-	case <-vanished:
-		t.Fatal("the node is gone, at the deadline")
-	default:
-	}
-	<-vanished
-	return time.Since(deadline)
 }

@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // A follower that is paused may not have reported its clients' last packets to the leader. The
@@ -38,4 +40,45 @@ func TestDeadlineOnFrozenFollower(t *testing.T) {
 		}
 		t.Logf("dead %v before the node vanished, at the least", least)
 	})
+}
+
+// beats sends heartbeats for a while, as the locks do.
+func beats(t *testing.T, conn *wire.Conn, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) { // virtual: between two heartbeats
+		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+		must(t, err)
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// deadBeforeExpiry calls off, after which conn receives nothing more from its server. It returns
+// how long after the deadline the server deleted the session's nodes.
+func deadBeforeExpiry(t *testing.T, conn, witness *wire.Conn, off func()) time.Duration {
+	t.Helper()
+	l, session, path := conn, conn.SessionID(), test.Path(t)
+	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
+	found, _, vanished, err := witness.ExistsW(path)
+	if err != nil || !found {
+		t.Fatalf("the node exists: %v, %v", found, err)
+	}
+	off()
+	deadline := l.Deadline(session)
+	time.Sleep(time.Until(deadline) - 1) // virtual: right before the deadline
+	if !l.Alive(session) {
+		t.Error("dead before its deadline")
+	}
+	time.Sleep(time.Nanosecond) // virtual: right at it
+	if l.Alive(session) {
+		t.Error("alive at its deadline")
+	}
+	select {
+	case <-vanished:
+		t.Fatal("the node is gone, at the deadline")
+	default:
+	}
+	<-vanished
+	return time.Since(deadline)
 }

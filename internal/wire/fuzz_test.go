@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"slices"
@@ -179,18 +178,6 @@ func FuzzServers(f *testing.F) {
 		}
 		if again, err := Addresses(got); err != nil || again[0] != got[0] {
 			t.Errorf("%q became %q, and that %q, %v", s, got[0], again, err)
-		}
-	})
-}
-
-// checkBody returns on each body, with or without an error.
-func FuzzCheckBody(f *testing.F) {
-	f.Add(int32(opMulti), []byte{0, 0, 0, 1, 0, 0, 0, 0, 0})
-	f.Add(int32(opGetChildren2), []byte{0x7f, 0xff, 0xff, 0xff})
-	f.Add(int32(opGetACL), []byte{0xff, 0xff, 0xff, 0xfe})
-	f.Fuzz(func(t *testing.T, op int32, body []byte) {
-		if err := checkBody(op, body); err != nil && !errors.Is(err, errFrame) {
-			t.Error(err)
 		}
 	})
 }

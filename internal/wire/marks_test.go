@@ -83,15 +83,16 @@ func TestMarks(t *testing.T) {
 }
 
 // For nodes that do not exist, and for nodes that are deleted without their markers, no watch is
-// left.
+// left, also if the server throttles the requests that remove them.
 func TestMarksThatNeverCome(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Shared(t)
-		conn, witness := connect(t, v, 20*time.Second, []string{server.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
 		l := conn
 		answered(t, conn)
-		for i, path := range nodes(t, witness, 500) {
+		throttled := []*proxy.Fault{p.Next(proxy.OtherOp, proxy.Answer(-127)), p.Next(proxy.OtherOp, proxy.Answer(-127))}
+		for i, path := range nodes(t, witness, 20) {
 			if i%2 == 0 {
 				must(t, witness.Delete(path, -1))
 			}
@@ -107,6 +108,9 @@ func TestMarksThatNeverCome(t *testing.T) {
 			if e := hears(t, w[0]); e.Type != zk.EventNodeDeleted {
 				t.Fatalf("hears %+v", e)
 			}
+		}
+		for _, f := range throttled {
+			test.Within(t, 20*time.Second, "the request is throttled", func() { <-f.Fired() })
 		}
 		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
 	})

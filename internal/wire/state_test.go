@@ -289,27 +289,6 @@ func BenchmarkAnswered(b *testing.B) {
 	}
 }
 
-func TestDown(t *testing.T) {
-	l := newState(time.Now)
-	if l.Down().IsZero() {
-		t.Error("not down before the first connection")
-	}
-	l.begin(7, time.Second, time.Now())
-	if down := l.Down(); !down.IsZero() {
-		t.Errorf("connected, and down since %v", down)
-	}
-	l.disconnect()
-	since := l.Down()
-	if since.IsZero() {
-		t.Fatal("disconnected, and not down")
-	}
-	l.expire()
-	l.markClosed()
-	if again := l.Down(); again != since {
-		t.Errorf("down since %v, then %v", since, again)
-	}
-}
-
 // A machine is suspended. Then its client resumes the session at a server that grants a shorter
 // timeout and may be a deposed leader. The wall clock, which alone shows the suspension, bounds the
 // session.

@@ -243,7 +243,8 @@ func TestWatchData(t *testing.T) {
 	})
 }
 
-// More paths than fit into one request.
+// More paths than fit into one request. If the connection ends between two requests, WatchNodes
+// returns an error.
 func TestWatchNodesOfThousands(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -263,6 +264,14 @@ func TestWatchNodesOfThousands(t *testing.T) {
 				t.Errorf("watch %d hears %+v", i, e)
 			}
 		}
+
+		p.Cut()
+		call(t, conn, 20*time.Second)
+		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
+		if _, err := conn.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("WatchNodes: %v", err)
+		}
+		<-f.Fired()
 	})
 }
 
@@ -401,60 +410,99 @@ func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 	})
 }
 
-// WatchNodes sends two requests, and the connection ends between them. It returns an error.
-func TestWatchNodesOfThousandsAndTheConnectionEnds(t *testing.T) {
+// If the server refuses the client's SetWatches after a reconnect, drops it or does not answer, the
+// connection ends, and the client sends the request again on the next connection. No change is
+// missed.
+func TestWatchesAreSetAgain(t *testing.T) {
+	for name, action := range map[string]proxy.Action{
+		"throttled": proxy.Answer(-127), "refused": proxy.Answer(-6), "unanswered": proxy.CutBefore,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+				var events []<-chan zk.Event
+				paths := nodes(t, witness, 3)
+				for _, path := range paths {
+					_, _, event, err := conn.GetW(path)
+					must(t, err)
+					events = append(events, event)
+				}
+				twice := []*proxy.Fault{p.Next(proxy.WatchesOp, action), p.Next(proxy.WatchesOp, action)}
+				p.Refuse()
+				set(t, witness, paths[0])
+				must(t, witness.Delete(paths[1], -1))
+				must(t, p.Accept())
+				for _, f := range twice {
+					test.Within(t, 20*time.Second, "the fault", func() { <-f.Fired() })
+				}
+				set(t, witness, paths[2])
+				for i, event := range events {
+					test.Within(t, 20*time.Second, "an event", func() {
+						if e := <-event; e.Type == zk.EventNotWatching || e.Path != paths[i] {
+							t.Errorf("watch %d hears %+v", i, e)
+						}
+					})
+				}
+			})
+		})
+	}
+}
+
+// If the server refuses to set watches, the caller receives the error as the client formats it, and
+// no watch is left.
+func TestWatchNodesRefused(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-		paths := nodes(t, witness, 2000)
-		answered(t, conn)
-		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
-		if _, err := conn.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("WatchNodes: %v", err)
+		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
+		path := nodes(t, conn, 1)
+		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: errors.New("unknown error: -127")} {
+			before := p.Seen(proxy.ReadOp)
+			p.Next(proxy.ReadOp, proxy.Answer(code))
+			if _, err := conn.WatchNodes(path, ""); err == nil || err.Error() != want.Error() {
+				t.Errorf("code %d: error %v, want %v", code, err, want)
+			}
+			w, err := conn.WatchNodes(path, "")
+			must(t, err)
+			if p.Seen(proxy.ReadOp) == before {
+				t.Errorf("code %d: the refused watch is used again", code)
+			}
+			w[0].Miss()
 		}
-		<-f.Fired()
 	})
 }
 
-// An overloaded server drops the request that sets the client's watches again after a reconnect.
-func TestWatchesOnAServerThatThrottles(t *testing.T) {
-	for what, change := range map[string]func(t *testing.T, witness *wire.Conn, path string){
-		"changed": set,
-		"deleted": func(t *testing.T, witness *wire.Conn, path string) { must(t, witness.Delete(path, -1)) },
-	} {
-		for _, when := range []string{"before", "after"} {
-			t.Run(what+" "+when+" the reconnect", func(t *testing.T) {
-				t.Parallel()
-				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-					p := v.Proxy(t, v.Servers(t)[0])
-					conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-					path := nodes(t, witness, 1)[0]
-					_, _, ch, err := conn.GetW(path)
-					must(t, err)
-					thrown := []*proxy.Fault{p.Next(proxy.WatchesOp, proxy.Answer(-127)), p.Next(proxy.WatchesOp, proxy.Answer(-127))}
-					if when == "before" {
-						p.Refuse()
-						change(t, witness, path)
-						must(t, p.Accept())
-					} else {
-						p.Cut()
-					}
-					for _, f := range thrown {
-						test.Within(t, 20*time.Second, "it is thrown away", func() { <-f.Fired() })
-					}
-					if when == "after" {
-						change(t, witness, path)
-					}
-					test.Within(t, 20*time.Second, "an event", func() {
-						if e := <-ch; e.Type == zk.EventNotWatching {
-							t.Errorf("hears %+v", e)
-						}
-					})
-				})
-			})
+// Of two requests that are under way, each receives its own answer.
+func TestTwoWatchNodesAtOnce(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
+		paths := nodes(t, conn, 2)
+		v.Latency(time.Millisecond) // the second request is sent before the first is answered
+		p.Nth(proxy.ReadOp, 2, proxy.Answer(-127))
+		first := make(chan *wire.Watch, 1)
+		go func() {
+			defer close(first)
+			if w, err := conn.WatchNodes(paths[:1], ""); err == nil {
+				first <- w[0]
+			}
+		}()
+		synctest.Wait()
+		if _, err := conn.WatchNodes(paths[1:], ""); err == nil {
+			t.Error("no error from the request that the server has refused")
 		}
-	}
+		w := <-first
+		if w == nil {
+			t.Fatal("an error from the request that the server has answered")
+		}
+		must(t, conn.Delete(paths[0], -1))
+		if e := hears(t, w); e.Type != zk.EventNodeDeleted {
+			t.Errorf("the watch hears %+v", e)
+		}
+	})
 }
 
 // Drop removes a watch for which no goroutine waits, also from the server, unless another watch on

@@ -215,6 +215,9 @@ func TestMalformedReply(t *testing.T) {
 	children := func(c *Conn) error { _, _, err := c.Children("/"); return err }
 	acl := func(c *Conn) error { _, _, err := c.GetACL("/"); return err }
 	multi := func(c *Conn) error { _, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}); return err }
+	event := func(parts ...[]byte) func(int32) []byte {
+		return func(int32) []byte { return body(xidEvent, parts...) }
+	}
 	for name, tc := range map[string]struct {
 		call func(*Conn) error
 		send func(xid int32) []byte
@@ -238,7 +241,11 @@ func TestMalformedReply(t *testing.T) {
 		"a long Multi cut in a header": {multi, func(x int32) []byte {
 			return body(x, bytes.Repeat(append(word(opCheck), 0, 0, 0, 0, 0), readBuffer/8), word(opCheck))
 		}},
-		"Multi with a path of 2 GB": {multi, func(x int32) []byte { return body(x, word(opCreate), []byte{0}, word(0), word(1<<31-1)) }},
+		"event without a body":         {get, event()},
+		"event without a path":         {get, event(word(2), word(3))},
+		"event with half a path":       {get, event(word(2), word(3), word(9), []byte("/abc"))},
+		"event with a negative length": {get, event(word(2), word(3), word(-1), []byte("/abc"))},
+		"Multi with a path of 2 GB":    {multi, func(x int32) []byte { return body(x, word(opCreate), []byte{0}, word(0), word(1<<31-1)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -295,154 +302,6 @@ func TestSoundBodies(t *testing.T) {
 	}
 }
 
-// A server answers the handshake with session 0: the session has expired, and a new session
-// follows.
-func TestExpired(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t)
-		f.welcome = func(n int64, c net.Conn) bool {
-			c.Write(handshakeFrame([]uint64{1, 0, 2}[min(n, 3)-1], 4000, 16))
-			if n == 2 {
-				c.Close()
-			}
-			return true
-		}
-		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
-			if n == 1 {
-				c.Close()
-			}
-			return n == 1
-		}
-		conn := f.start().connect()
-		l := conn
-		if l.Session() != 1 || !l.Alive(1) {
-			t.Fatalf("session %d", l.Session())
-		}
-		conn.Get("/")
-		if _, _, err := conn.Get("/"); err != nil {
-			t.Fatal(err)
-		}
-		if l.Session() != 2 || l.Alive(1) || !l.Alive(2) || l.Epoch() != 2 {
-			t.Errorf("session %d, epoch %d", l.Session(), l.Epoch())
-		}
-	})
-}
-
-// The recorded time of a request is before it was sent. Each answer is recorded.
-func TestAnswersAreTimed(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t)
-		release := make(chan struct{})
-		f.answer = func(_ int64, _ net.Conn, _, op int32) bool {
-			if op == opGetData {
-				<-release
-			}
-			return false
-		}
-		conn := f.start().connect()
-		l := conn
-		before := l.Deadline(fakeSession)
-		start := time.Now()
-		got := make(chan error)
-		go func() { _, _, err := conn.Get("/"); got <- err }()
-		time.AfterFunc(50*time.Millisecond, func() { close(release) })
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
-		if l.Deadline(fakeSession) != before {
-			t.Error("an answer alone moved the deadline")
-		}
-		time.Sleep(settle(l.Timeout())) // virtual
-		if err := conn.Delete("/node", -1); err != nil {
-			t.Fatal(err)
-		}
-		sent := l.Deadline(fakeSession).Add(-l.Timeout())
-		if sent.Before(start) || sent.After(start.Add(40*time.Millisecond)) {
-			t.Errorf("deadline counts from %v after the call began", sent.Sub(start))
-		}
-	})
-}
-
-// If the server refuses to set watches, the caller receives the error, and no watch is left.
-func TestWatchNodesRefused(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: nil} {
-			f := newFakeServer(t)
-			f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-				if op != opSetWatches {
-					return false
-				}
-				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
-				return true
-			}
-			conn := f.start().connect()
-			l := conn
-			_, err := l.WatchNodes([]string{"/a", "/b"}, "")
-			if err == nil || want != nil && !errors.Is(err, want) {
-				t.Errorf("code %d: error %v, want %v", code, err, want)
-			}
-			if want == nil && err.Error() != "unknown error: -127" {
-				t.Errorf("code %d: %v, which is not how the client says it", code, err)
-			}
-		}
-	})
-}
-
-// Of two requests that are under way, each receives its own answer.
-func TestTwoWatchNodesAtOnce(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
-		f := newFakeServer(t)
-		order := make(chan string, 2)
-		f.packet = func(p []byte) {
-			if int32At(p, 4) == opSetWatches {
-				order <- string(p[path+4 : path+6])
-			}
-		}
-		var first int32
-		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-			if op != opSetWatches {
-				return false
-			}
-			if first == 0 {
-				first = xid
-			} else {
-				c.Write(frame(slices.Concat(word(first), make([]byte, 8), word(-127))))
-				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
-				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
-				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/b"))))
-			}
-			return true
-		}
-		l := f.start().connect()
-		errs := make(map[string]chan error)
-		for _, p := range []string{"/a", "/b"} {
-			told := make(chan error, 1)
-			errs[p] = told
-			go func() {
-				w, err := l.WatchNodes([]string{p}, "")
-				if err == nil {
-					Wait(context.Background(), nil, w[0])
-					if e, _ := w[0].Fired(); e.Type != zk.EventNodeDeleted || e.Path != p {
-						t.Errorf("the watch on %s hears %+v", p, e)
-					}
-				}
-				told <- err
-			}()
-		}
-		refused := <-order
-		for p, told := range errs {
-			if err := <-told; (err != nil) != (p == refused) {
-				t.Errorf("%s was refused, and %s is told: %v", refused, p, err)
-			}
-		}
-	})
-}
-
 // On a server that does not know RemoveWatches, no more markers are watched.
 func TestMarksOnAnOldServer(t *testing.T) {
 	t.Parallel()
@@ -493,38 +352,4 @@ func TestMarksOnAnOldServer(t *testing.T) {
 			t.Errorf("%d watches more are taken back", n)
 		}
 	})
-}
-
-// An event without a path, or with half a path, ends the connection.
-func TestMalformedEvent(t *testing.T) {
-	event := func(body ...[]byte) []byte {
-		return frame(slices.Concat(append([][]byte{header(xidEvent)}, body...)...))
-	}
-	for name, bytes := range map[string][]byte{
-		"no body":       event(),
-		"no path":       event(word(2), word(3)),
-		"half a path":   event(word(2), word(3), word(9), []byte("/abc")),
-		"negative path": event(word(2), word(3), word(-1), []byte("/abc")),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, func(t *testing.T) {
-				f := newFakeServer(t)
-				f.answer = func(n int64, c net.Conn, _, op int32) bool {
-					if n > 1 || op != opExists {
-						return false
-					}
-					c.Write(bytes)
-					return true
-				}
-				conn := f.start().connect()
-				if _, _, err := conn.Exists("/"); err == nil {
-					t.Error("no error")
-				}
-				if _, _, err := conn.Exists("/"); err != nil {
-					t.Errorf("on the next connection: %v", err)
-				}
-			})
-		})
-	}
 }

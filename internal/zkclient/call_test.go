@@ -72,32 +72,6 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-// A multi that fails has the error of the operation that failed, and not the errors of the other
-// operations, which were rolled back.
-func TestMultiReportsTheOperationThatFailed(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		there := &zk.CheckVersionRequest{Path: l.dir, Version: -1}
-		gone := &zk.CheckVersionRequest{Path: l.dir + "/gone", Version: -1}
-		old := &zk.CheckVersionRequest{Path: l.dir, Version: 77}
-		for _, c := range []struct {
-			ops  []any
-			want error
-		}{
-			{[]any{there}, nil},
-			{[]any{gone}, zk.ErrNoNode},
-			{[]any{there, gone, there}, zk.ErrNoNode},
-			{[]any{there, there, old}, zk.ErrBadVersion},
-			{[]any{old, gone}, zk.ErrBadVersion},
-		} {
-			if _, err := l.client.multi(c.ops...); err != c.want {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-		}
-	})
-}
-
 func TestACallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -143,21 +117,19 @@ func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 		l := newLine(t, v, 10*time.Second)
 		ctx := within(t, 20*time.Second)
 		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-			for _, op := range []proxy.Op{proxy.ReadOp, proxy.ListOp, proxy.CheckOp, proxy.SetOp} {
-				f := l.Next(op, action)
-				var err error
-				switch op {
-				case proxy.ReadOp:
-					_, _, err = l.client.Get(ctx, l.dir)
-				case proxy.ListOp:
-					_, _, err = l.client.Children(ctx, l.sess, l.dir)
-				case proxy.CheckOp:
-					err = l.client.Barrier(ctx, l.sess)
-				case proxy.SetOp:
-					err = l.client.Set(ctx, l.dir, []byte("x"), -1)
-				}
-				if err != nil {
-					t.Errorf("%v, %v: %v", op, action, err)
+			for _, c := range []struct {
+				op   proxy.Op
+				call func() error
+			}{
+				{proxy.ReadOp, func() error { _, _, err := l.client.Get(ctx, l.dir); return err }},
+				{proxy.ListOp, func() error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err }},
+				{proxy.CheckOp, func() error { return l.client.Barrier(ctx, l.sess) }},
+				{proxy.SetOp, func() error { return l.client.Set(ctx, l.dir, []byte("x"), -1) }},
+				{proxy.ReadOp, func() error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err }},
+			} {
+				f := l.Next(c.op, action)
+				if err := c.call(); err != nil {
+					t.Errorf("%v, %v: %v", c.op, action, err)
 				}
 				fired(t, f)
 			}

@@ -1,11 +1,6 @@
 package zkclient
 
 import (
-	"context"
-	"errors"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,80 +10,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
-
-// The proxy cuts the connection three hundred times, while goroutines create, abandon and delete
-// nodes. The session outlives all cuts, so its end deletes no node.
-func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		const cuts, workers = 300, 8
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		v.Latency(time.Millisecond)
-		l := newLine(t, v, 30*time.Second)
-		stop := make(chan struct{})
-		var made, canceled, removed atomic.Int64
-		var wg sync.WaitGroup
-		for i := range workers {
-			random := rand.New(rand.NewPCG(seed, uint64(i)))
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					ctx, cancel := context.WithCancel(context.Background())
-					var timer *time.Timer
-					if random.IntN(2) == 0 {
-						timer = time.AfterFunc(time.Duration(random.IntN(10_000))*time.Microsecond, cancel)
-					}
-					claimed, err := claimOne(ctx, l.client, l.sess, l.want(1+random.IntN(3)))
-					if timer != nil {
-						timer.Stop()
-					}
-					cancel()
-					if err != nil {
-						canceled.Add(1)
-						if !errors.Is(err, context.Canceled) {
-							t.Error(err)
-						}
-						continue
-					}
-					made.Add(1)
-					if err := <-l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed.Nodes}); err != nil {
-						t.Errorf("remove: %v", err)
-					}
-					removed.Add(1)
-				}
-			})
-		}
-		random := rand.New(rand.NewPCG(seed, workers))
-		ops := []proxy.Op{proxy.AnyOp, proxy.CreateOp, proxy.CreateOp, proxy.DeleteOp, proxy.CheckOp, proxy.ListOp}
-		actions := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
-		for range cuts {
-			f := l.Nth(ops[random.IntN(len(ops))], 1+random.IntN(6), actions[random.IntN(len(actions))])
-			select {
-			case <-f.Fired():
-			case <-time.After(10 * time.Millisecond): // recovery may be over with no listing
-				f.Cancel()
-				l.Cut()
-			}
-			before := made.Load() + canceled.Load()
-			test.Eventually(t, 20*time.Second, "some request gets through", func() bool { return made.Load()+canceled.Load() > before })
-		}
-		close(stop)
-		wg.Wait()
-		test.AssertEmpty(t, l.witness, l.dir)
-		if l.conn.SessionID() != l.sess {
-			t.Error("the session is another: its end has swept up")
-		}
-		if made.Load() < cuts/4 || canceled.Load() == 0 {
-			t.Errorf("%d claims, %d canceled: too few to mean anything", made.Load(), canceled.Load())
-		}
-		t.Logf("%d claims, %d canceled, %d removed", made.Load(), canceled.Load(), removed.Load())
-	})
-}
 
 // A create that the zk client has queued while it was disconnected is executed in the next session,
 // without an error. Claim must not return its node.
@@ -155,46 +76,5 @@ func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
 		mustBe(t, l.client.refusal(now, err), zk.ErrNoNode)
 		mustBe(t, l.client.refusal(AnySession, err), zk.ErrNoNode)
 		test.AssertEmpty(t, l.witness, l.dir)
-	})
-}
-
-// The same end to end: sessions end while many goroutines claim.
-func TestClaimsAroundTheEndOfASession(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		v.Latency(500 * time.Microsecond)
-		l := newLine(t, v, 20*time.Second)
-		for range 10 {
-			l.sess = l.conn.SessionID()
-			sess := l.sess
-			var wg sync.WaitGroup
-			for range 16 {
-				wg.Go(func() {
-					for {
-						made, err := claimOne(context.Background(), l.client, sess, l.want(1))
-						if err != nil {
-							if !errors.Is(err, ErrOver) {
-								t.Error(err)
-							}
-							return
-						}
-						// Some nodes are left for the end of the session.
-						if made.Nodes[0].Seq%2 == 0 {
-							err = <-l.client.Remove(sess, Removal{Dir: l.dir, Nodes: made.Nodes})
-						}
-						if err != nil && !errors.Is(err, ErrOver) {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			l.seen(t, proxy.CreateOp, 20)
-			l.Refuse()
-			v.Expire(t, l.conn)
-			must(t, l.Accept())
-			l.newSession(t)
-			wg.Wait()
-			test.AssertEmpty(t, l.witness, l.dir)
-		}
 	})
 }

@@ -82,32 +82,3 @@ func TestWatchChildrenOfADirectoryThatIsMadeMeanwhile(t *testing.T) {
 		}
 	})
 }
-
-// A watch of another connection, or of another session, is not used.
-func TestWatchChildrenAfterAReconnect(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		first, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, l.dir)
-		must(t, err)
-		epoch := l.client.Epoch()
-		l.Cut()
-		for {
-			changed := l.client.conn.Changed()
-			if l.client.Epoch() != epoch {
-				break
-			}
-			<-changed
-		}
-		second, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, l.dir)
-		must(t, err)
-		if _, fired := second.Fired(); first == second || fired {
-			t.Error("the watch of the old connection")
-		}
-		v.Expire(t, l.conn)
-		l.newSession(t)
-		_, err = l.client.WatchChildren(within(t, 20*time.Second), l.sess, l.dir)
-		mustBe(t, err, ErrOver)
-		mustBe(t, l.client.Barrier(within(t, 20*time.Second), l.sess), ErrOver)
-	})
-}

@@ -16,20 +16,6 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-func TestOneClientPerConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		a, b := v.Connect(t, 10*time.Second), v.Connect(t, 10*time.Second)
-		first, second := Of(a), Of(b)
-		if Of(a) != first || Of(b) != second {
-			t.Error("two clients of one connection")
-		}
-		if first == second {
-			t.Error("one client of two connections")
-		}
-	})
-}
-
 // use leaves no reference on the stack of its caller.
 func use(t *testing.T, conn *wire.Conn) weak.Pointer[Client] {
 	c := Of(conn)
@@ -81,16 +67,6 @@ func TestSessionWaitsForOne(t *testing.T) {
 		if err != nil || id == 0 {
 			t.Errorf("%#x, %v", id, err)
 		}
-	})
-}
-
-func TestEpochCountsConnections(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		before := l.client.Epoch()
-		l.Cut()
-		test.Eventually(t, 10*time.Second, "another epoch", func() bool { return l.client.Epoch() > before })
 	})
 }
 

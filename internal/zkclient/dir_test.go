@@ -59,28 +59,6 @@ func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
 	})
 }
 
-func TestMakeDirByMany(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		ctx := within(t, 20*time.Second)
-		clients := []*Client{l.client, Of(l.witness)}
-		var wg sync.WaitGroup
-		for i := range 40 {
-			wg.Go(func() {
-				path := fmt.Sprintf("%s/x/y/%d", l.dir, i%3)
-				if err := clients[i%2].MakeDir(ctx, path, open); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if got := test.Children(t, l.witness, l.dir+"/x/y"); len(got) != 3 {
-			t.Errorf("%q", got)
-		}
-	})
-}
-
 // The server deletes the parents as fast as they are created.
 func TestMakeDirWhileParentsAreReaped(t *testing.T) {
 	t.Parallel()

@@ -123,51 +123,6 @@ func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 	})
 }
 
-// Several waiters of a process wait for a node. They share a watch, and the marker wakes all of
-// them.
-func TestWatchMarkedIsShared(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		n := l.claim(t, 1)[0]
-		first := l.watchMarker(t, n)
-		if again := l.watchMarker(t, n); again != first {
-			t.Error("two watches on one node")
-		}
-		plain, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "", []string{l.path(n)})
-		must(t, err)
-		if plain[0] == first {
-			t.Error("one that is not asked for marks is given one that is")
-		}
-		must(t, l.removeWithMarker(t, n))
-		for range 2 {
-			if e := event(t, first); !Released(e) {
-				t.Errorf("the watch fires with %+v", e)
-			}
-		}
-	})
-}
-
-// Another waiter watches the marker, and the second node does not exist.
-func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		n, own := l.claim(t, 1)[0], l.claim(t, 1)[0]
-		first := l.watchMarker(t, n)
-		must(t, l.witness.Delete(l.path(own), -1))
-		both, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n), l.path(own)})
-		must(t, err)
-		if both[0] != first || both[1] != nil {
-			t.Fatalf("watches %p and %p, want %p and none", both[0], both[1], first)
-		}
-		must(t, l.removeWithMarker(t, n))
-		if e := event(t, first); !Released(e) {
-			t.Errorf("the watch fires with %+v", e)
-		}
-	})
-}
-
 // The delete with the marker succeeds, its reply is lost, and the server refuses the next try.
 // RemoveNow returns nil, because it has deleted the node.
 func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {

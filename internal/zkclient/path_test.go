@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -59,20 +58,5 @@ func TestWhatTheValidatorAcceptsTheServerAccepts(t *testing.T) {
 		}
 		root := test.Path(t) + "zookeeper" // right below the root, too
 		asAccepted(t, l.client, root)
-	})
-}
-
-// Checks the validator's rules against a real server.
-func FuzzPath(f *testing.F) {
-	conn := realzk.Connect(f, 20*time.Second)
-	dir := test.Path(f)
-	c := Of(conn)
-	for _, p := range []string{"/a", "/a/./b", "/a/../b", "/\x00", "/\x7f", "/\ud7ff", "/\ue000", "/\uffff", "/😀", "/a//b", "/.../..a"} {
-		f.Add(p)
-	}
-	f.Fuzz(func(t *testing.T, p string) {
-		if znode.ValidatePath(p) == nil && strings.Count(p, "/") < 20 && len(p) < 10_000 {
-			asAccepted(t, c, dir+p)
-		}
 	})
 }

@@ -1,7 +1,6 @@
 package zkclient
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,123 +12,65 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
+// Remove deletes all nodes, whichever requests and replies are lost, and says whether another
+// client has deleted one of them before.
 func TestRemoveSurvivesALostConnection(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		for _, nodes := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%v, %d", action, nodes), func(t *testing.T) {
-				t.Parallel()
-				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-					l := newLine(t, v, 10*time.Second)
-					claimed := l.claim(t, nodes)
-					f := l.Next(proxy.DeleteOp, action)
-					must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})))
-					fired(t, f)
-					if left := l.children(t); len(left) != 0 {
-						t.Errorf("left: %q", left)
-					}
-				})
-			})
-		}
+	type fault struct {
+		nth    int // delete
+		action proxy.Action
 	}
-}
-
-func TestRemoveTellsThatANodeWasGone(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		for missing := range 3 {
-			for _, nodes := range []int{1, 3} {
-				if missing >= nodes {
-					continue
-				}
-				claimed := l.claim(t, nodes)
-				must(t, l.witness.Delete(l.path(claimed[missing]), -1))
-				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), zk.ErrNoNode)
-				if left := l.children(t); len(left) != 0 {
-					t.Errorf("%d of %d was gone, left: %q", missing, nodes, left)
-				}
-			}
-		}
-	})
-}
-
-// One of three nodes is gone, and the first delete of all nodes is lost. The second delete finds a
-// node missing. That does not mean that the first delete succeeded.
-func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
+	cuts := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
+	type row struct {
+		name   string
+		nodes  int
+		gone   []int // deleted by another client before
+		faults []fault
+		want   error
+	}
+	rows := []row{
+		{"none", 0, nil, nil, nil},
+		{"one, gone", 1, []int{0}, nil, zk.ErrNoNode},
+		{"three, the first gone", 3, []int{0}, nil, zk.ErrNoNode},
+		{"three, the last gone", 3, []int{2}, nil, zk.ErrNoNode},
+		{"three, one gone, the replies to the deletes of the others lost", 3, []int{1},
+			[]fault{{2, proxy.CutAfterCommit}, {4, proxy.CutBefore}}, zk.ErrNoNode},
+	}
+	for _, cut := range cuts {
+		rows = append(rows,
+			row{"one, " + cut.String(), 1, nil, []fault{{1, cut}}, nil},
+			row{"three, " + cut.String(), 3, nil, []fault{{1, cut}}, nil},
+			// The second delete finds a node missing. That does not mean that the first succeeded.
+			row{"three, one gone, " + cut.String(), 3, []int{1}, []fault{{1, cut}}, zk.ErrNoNode},
+			// The second delete is of all nodes again, the third of one.
+			row{"three, cut after commit, then " + cut.String(), 3, nil, []fault{{1, proxy.CutAfterCommit}, {3, cut}}, nil})
+	}
+	for _, c := range rows {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				l := newLine(t, v, 10*time.Second)
-				claimed := l.claim(t, 3)
-				must(t, l.witness.Delete(l.path(claimed[1]), -1))
-				f := l.Next(proxy.DeleteOp, action)
-				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), zk.ErrNoNode)
-				fired(t, f)
+				var nodes []znode.Node
+				if c.nodes > 0 {
+					nodes = l.claim(t, c.nodes)
+				}
+				for _, i := range c.gone {
+					must(t, l.witness.Delete(l.path(nodes[i]), -1))
+				}
+				var faults []*proxy.Fault
+				for _, f := range c.faults {
+					faults = append(faults, l.Nth(proxy.DeleteOp, f.nth, f.action))
+				}
+				err := result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes}))
+				if err != c.want {
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+				fired(t, faults...)
 				if left := l.children(t); len(left) != 0 {
 					t.Errorf("left: %q", left)
 				}
 			})
 		})
 	}
-}
-
-// One of three nodes is gone; the replies to the deletes of the other two are lost.
-func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		claimed := l.claim(t, 3)
-		must(t, l.witness.Delete(l.path(claimed[1]), -1))
-		one := l.Nth(proxy.DeleteOp, 2, proxy.CutAfterCommit)
-		two := l.Nth(proxy.DeleteOp, 4, proxy.CutBefore)
-		mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), zk.ErrNoNode)
-		fired(t, one, two)
-		if left := l.children(t); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
-	})
-}
-
-// The first delete of all succeeds, and its reply is lost. The replies to the single deletes are
-// lost, too. No other client has deleted a node.
-func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
-				claimed := l.claim(t, 3)
-				all := l.Nth(proxy.DeleteOp, 1, proxy.CutAfterCommit)
-				one := l.Nth(proxy.DeleteOp, 3, action) // the second is of all nodes again
-				must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})))
-				fired(t, all, one)
-				if left := l.children(t); len(left) != 0 {
-					t.Errorf("left: %q", left)
-				}
-			})
-		})
-	}
-}
-
-func TestRemoveWaitsForTheConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
-		claimed := l.claim(t, 2)
-		l.Refuse()
-		removed := l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})
-		select {
-		case err := <-removed:
-			t.Fatalf("removed without a connection: %v", err)
-		default:
-		}
-		must(t, l.Accept())
-		must(t, result(t, 10*time.Second, "remove", removed))
-		if left := l.children(t); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
-	})
 }
 
 func TestRemoveEndsWithTheSession(t *testing.T) {
@@ -147,68 +88,44 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// With AnySession a node is deleted in any session. The witness acts as the client in its next
-// session.
-func TestRemoveInAnySession(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		claimed := l.claim(t, 2)
-		must(t, result(t, 10*time.Second, "remove", Of(l.witness).Remove(AnySession, Removal{Dir: l.dir, Nodes: claimed})))
-		must(t, result(t, 10*time.Second, "remove of nothing", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nil})))
-		if left := l.children(t); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
-	})
-}
-
-// A directory whose sequence numbers are near the limit is deleted as soon as it is empty.
+// A directory whose sequence numbers are near the limit is deleted as soon as it is empty, also
+// after a removal from several directories.
 func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
-		worn := l.claim(t, 1)
-		worn[0].Seq = 1 << 30 // the delete uses only the name
-		other := l.claim(t, 1)
-		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: worn})))
-		test.Eventually(t, 5*time.Second, "the directory was asked for", func() bool { return l.Seen(proxy.DeleteOp) == 2 })
-		if left := l.children(t); len(left) != 1 {
-			t.Fatalf("left: %q", left)
+		beside := l.want(1)
+		beside.Dir += "-beside"
+		_, err := l.witness.Create(beside.Dir, nil, 0, open)
+		must(t, err)
+		stays := l.claim(t, 1)
+		made, _, err := l.client.Claim(within(t, 20*time.Second), l.sess, beside, l.want(1))
+		must(t, err)
+		remove := func(removals ...Removal) {
+			t.Helper()
+			for _, r := range removals {
+				r.Nodes[0].Seq = 1 << 30 // the delete uses only the name
+			}
+			must(t, l.client.RemoveNow(l.sess, removals...))
 		}
-		other[0].Seq = 1 << 30
-		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: other})))
-		test.Eventually(t, 5*time.Second, "the directory is gone", func() bool {
-			exists, _, err := l.witness.Exists(l.dir)
-			return err == nil && !exists
-		})
+		children := func(dir string, want int32) {
+			t.Helper()
+			children := int32(-1)
+			exists, stat, err := l.witness.Exists(dir)
+			must(t, err)
+			if exists {
+				children = stat.NumChildren
+			}
+			if children != want {
+				t.Errorf("%s has %d children, want %d (-1: it does not exist)", dir, children, want)
+			}
+		}
+		remove(Removal{Dir: beside.Dir, Nodes: made[0].Nodes}, Removal{Dir: l.dir, Nodes: made[1].Nodes})
+		children(beside.Dir, -1)
+		children(l.dir, 1)
+		remove(Removal{Dir: l.dir, Nodes: stays})
+		children(l.dir, -1)
 	})
-}
-
-// After a removal from two directories, the directory near the limit is deleted, whichever it is.
-func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
-	for worn := range 2 {
-		t.Run(fmt.Sprintf("directory %d", worn), func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
-				claims := []Claim{l.want(1), l.want(1)}
-				claims[1].Dir += "-beside"
-				_, err := l.witness.Create(claims[1].Dir, nil, 0, open)
-				must(t, err)
-				made, _, err := l.client.Claim(within(t, 20*time.Second), l.sess, claims...)
-				must(t, err)
-				made[worn].Nodes[0].Seq = 1 << 30 // the delete uses only the name
-				must(t, l.client.RemoveNow(l.sess, Removal{Dir: claims[0].Dir, Nodes: made[0].Nodes}, Removal{Dir: claims[1].Dir, Nodes: made[1].Nodes}))
-				for i, claim := range claims {
-					exists, dir, err := l.witness.Exists(claim.Dir)
-					must(t, err)
-					if exists != (i != worn) || exists && dir.NumChildren != 0 {
-						t.Errorf("directory %d: exists %v, %+v", i, exists, dir)
-					}
-				}
-			})
-		})
-	}
 }
 
 // Without READ on its node the client cannot check the node. The server's refusal of the check

@@ -69,116 +69,6 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 	})
 }
 
-// Callers that watch many nodes share the watches: none is set twice.
-func TestWatchesOfManyAreShared(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		nodes := l.claim(t, 5)
-		paths := make([]string, len(nodes))
-		for i, n := range nodes {
-			paths[i] = l.path(n)
-		}
-		must(t, l.witness.Delete(paths[4], -1))
-		must(t, l.client.Barrier(within(t, 10*time.Second), l.sess))
-		all := func(paths ...string) []*Watch {
-			watches, err := l.client.WatchNodes(within(t, 20*time.Second), l.sess, "", paths)
-			must(t, err)
-			return watches
-		}
-		first := all(paths[:3]...)
-		before := l.Seen(proxy.ReadOp)
-		again := all(paths[2], paths[0], paths[1])
-		if n := l.Seen(proxy.ReadOp) - before; n != 0 {
-			t.Errorf("%d requests for what is watched", n)
-		}
-		if again[0] != first[2] || again[1] != first[0] || again[2] != first[1] {
-			t.Error("the watches are not those of the paths")
-		}
-		more := all(paths...)
-		if more[4] != nil {
-			t.Error("a watch on a node that does not exist")
-		}
-		for i := range first {
-			if more[i] != first[i] {
-				t.Errorf("two watches on node %d", i)
-			}
-		}
-		must(t, l.witness.Delete(paths[0], -1))
-		if e := event(t, first[0]); !Gone(e) || e.Path != paths[0] {
-			t.Errorf("got %+v", e)
-		}
-		for _, i := range []int{1, 2, 3} {
-			if e, fired := more[i].Fired(); fired {
-				t.Errorf("node %d, which stays: %+v", i, e)
-			}
-		}
-		v.Expire(t, l.conn)
-		l.newSession(t)
-		_, err := l.client.WatchNodes(within(t, 10*time.Second), l.sess, "", paths)
-		mustBe(t, err, ErrOver)
-	})
-}
-
-// After a reconnect the watches of WatchNodes are gone.
-func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		nodes := l.claim(t, 2)
-		paths := []string{l.path(nodes[0]), l.path(nodes[1])}
-		before, err := l.client.WatchNodes(within(t, 20*time.Second), l.sess, "", paths)
-		must(t, err)
-		l.Cut()
-		for _, w := range before {
-			if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
-				t.Errorf("got %+v", e)
-			}
-		}
-		after, err := l.client.WatchNodes(within(t, 20*time.Second), l.sess, "", paths)
-		must(t, err)
-		must(t, l.witness.Delete(paths[0], -1))
-		if e := event(t, after[0]); !Gone(e) {
-			t.Errorf("got %+v", e)
-		}
-	})
-}
-
-func TestAWatchThatHasFiredIsSetAgain(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		first := l.watch(t, l.dir)
-		if l.watch(t, l.dir) != first {
-			t.Error("two watches on one node")
-		}
-		_, err := l.witness.Set(l.dir, []byte("x"), -1)
-		must(t, err)
-		if e := event(t, first); e.Type != zk.EventNodeDataChanged || Gone(e) {
-			t.Errorf("got %+v", e)
-		}
-		second := l.watch(t, l.dir)
-		if second == first || string(second.Data) != "x" || second.Stat.Version != 1 {
-			t.Errorf("watched again: %q, %+v", second.Data, second.Stat)
-		}
-	})
-}
-
-// A wait for a node that does not exist leaves no watch in this process or on the server. An
-// ExistsW would leave a watch on the server forever.
-func TestAWatchOfNothing(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Standalone(t, venue.Options{})
-		l := newLineAt(t, v, 10*time.Second, server.Addr())
-		for i := range 20 {
-			_, err := l.client.Watch(within(t, 10*time.Second), l.sess, fmt.Sprintf("%s/%d", l.dir, i))
-			mustBe(t, err, zk.ErrNoNode)
-		}
-		watchCount(t, server, 0)
-	})
-}
-
 func watchCount(t *testing.T, server venue.Server, want int) {
 	t.Helper()
 	mntr, err := server.Word("mntr")
@@ -234,28 +124,6 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 	})
 }
 
-func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
-				node := l.claim(t, 1)[0]
-				f := l.Next(proxy.ReadOp, action)
-				w := l.watch(t, l.path(node))
-				fired(t, f)
-				if w.Stat.EphemeralOwner != l.sess {
-					t.Errorf("%+v", w.Stat)
-				}
-				must(t, l.witness.Delete(l.path(node), -1))
-				if e := event(t, w); !Gone(e) {
-					t.Errorf("got %+v", e)
-				}
-			})
-		})
-	}
-}
-
 // The end of a session means nothing for a node. A watch of the old session is not used in the new
 // session.
 func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
@@ -279,18 +147,6 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		must(t, err)
 		if again == stays {
 			t.Error("a watch of the last session serves the next")
-		}
-	})
-}
-
-func TestACloseIsNoDeletion(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		w := l.watch(t, l.dir)
-		l.conn.Close()
-		if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
-			t.Errorf("got %+v", e)
 		}
 	})
 }
