@@ -28,12 +28,6 @@ func trio(t *testing.T, test func(t *testing.T, e *Ensemble, f, g, l *Member)) {
 	})
 }
 
-func (r *raw) mustCreate(path string, flags int32) {
-	r.t.Helper()
-	if p := r.call(jute.OpCreate, createBody(path, "", flags)); p.code != jute.CodeOK {
-		r.t.Fatalf("create %s: %d", path, p.code)
-	}
-}
 
 func (r *raw) exists(path string) bool {
 	r.t.Helper()

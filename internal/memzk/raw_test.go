@@ -129,6 +129,21 @@ func (r *raw) call(op int32, body []byte) packet {
 	return r.next()
 }
 
+// must sends a request, which must succeed.
+func (r *raw) must(op int32, body []byte) packet {
+	r.t.Helper()
+	p := r.call(op, body)
+	if p.code != jute.CodeOK {
+		r.t.Fatalf("request %d %q: %+v", op, body, p)
+	}
+	return p
+}
+
+func (r *raw) mustCreate(path string, flags int32) {
+	r.t.Helper()
+	r.must(jute.OpCreate, createBody(path, "", flags))
+}
+
 // silent reports whether no packet arrives for d.
 func (r *raw) silent(d time.Duration) bool {
 	r.t.Helper()
