@@ -59,8 +59,9 @@
 // Member.Lag makes a member's reads old. CutOnSend makes the server execute a request after the
 // client has reconnected.
 //
-// Tests compare this server with ZooKeeper request by request, for all that a client of one server
-// can detect. Still, run what a program promises to its users once on a real server.
+// Tests compare this server with ZooKeeper request by request, for all that clients of one server
+// send and receive. SASL and reconfigurations are not supported. Still, run what a program promises
+// to its users once on a real server.
 //
 // # In a bubble
 //

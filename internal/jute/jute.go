@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 )
 
 // Types of requests, and of results in the reply to a Multi.
@@ -29,8 +28,6 @@ const (
 	OpCheck           int32 = 13
 	OpMulti           int32 = 14
 	OpCreate2         int32 = 15
-	OpReconfig        int32 = 16
-	OpCheckWatches    int32 = 17
 	OpRemoveWatches   int32 = 18
 	OpCreateContainer int32 = 19
 	OpDeleteContainer int32 = 20
@@ -38,7 +35,6 @@ const (
 	OpMultiRead       int32 = 22
 	OpAuth            int32 = 100
 	OpSetWatches      int32 = 101
-	OpSASL            int32 = 102
 	OpGetEphemerals   int32 = 103
 	OpCountChildren   int32 = 104
 	OpSetWatches2     int32 = 105
@@ -58,23 +54,22 @@ const (
 
 // Codes of results.
 const (
-	CodeOK               int32 = 0
-	CodeInconsistency    int32 = -2 // the operations of a Multi after the operation that failed
-	CodeMarshalling      int32 = -5
-	CodeUnimplemented    int32 = -6
-	CodeBadArguments     int32 = -8
-	CodeNoNode           int32 = -101
-	CodeNoAuth           int32 = -102
-	CodeBadVersion       int32 = -103
-	CodeNoChildren       int32 = -108 // for ephemeral nodes
-	CodeNodeExists       int32 = -110
-	CodeNotEmpty         int32 = -111
-	CodeSessionExpired   int32 = -112
-	CodeInvalidACL       int32 = -114
-	CodeAuthFailed       int32 = -115
-	CodeSessionMoved     int32 = -118
-	CodeNoWatcher        int32 = -121
-	CodeReconfigDisabled int32 = -123
+	CodeOK             int32 = 0
+	CodeInconsistency  int32 = -2 // the operations of a Multi after the operation that failed
+	CodeMarshalling    int32 = -5
+	CodeUnimplemented  int32 = -6
+	CodeBadArguments   int32 = -8
+	CodeNoNode         int32 = -101
+	CodeNoAuth         int32 = -102
+	CodeBadVersion     int32 = -103
+	CodeNoChildren     int32 = -108 // for ephemeral nodes
+	CodeNodeExists     int32 = -110
+	CodeNotEmpty       int32 = -111
+	CodeSessionExpired int32 = -112
+	CodeInvalidACL     int32 = -114
+	CodeAuthFailed     int32 = -115
+	CodeSessionMoved   int32 = -118
+	CodeNoWatcher      int32 = -121
 )
 
 // Flags of a create.
@@ -93,11 +88,7 @@ var errShort = errors.New("packet ends too early")
 type Decoder struct {
 	Rest []byte
 	Bad  bool
-	Null bool // a string was null; it reads as ""
 }
-
-// Failed reports whether a server refuses the packet: ZooKeeper also fails on a null string.
-func (d *Decoder) Failed() bool { return d.Bad || d.Null }
 
 // Err returns an error if a field was missing.
 func (d *Decoder) Err() error {
@@ -146,13 +137,8 @@ func (d *Decoder) Bytes() []byte {
 	return d.Take(int(n))
 }
 
-func (d *Decoder) Text() string {
-	v := d.Bytes()
-	if v == nil && !d.Bad {
-		d.Null = true
-	}
-	return string(v)
-}
+// Text returns "" for a null string.
+func (d *Decoder) Text() string { return string(d.Bytes()) }
 
 // Count returns the length of a vector whose elements have at least size bytes each; it is negative
 // for a null vector. A count that is too large for the rest of the packet sets Bad.
@@ -176,11 +162,6 @@ func (d *Decoder) Texts() []string {
 		v = append(v, d.Text())
 	}
 	return v
-}
-
-// IsNull reports whether the next buffer, string or vector is null.
-func (d *Decoder) IsNull() bool {
-	return len(d.Rest) >= 4 && binary.BigEndian.Uint32(d.Rest) == math.MaxUint32
 }
 
 func AppendInt32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }

@@ -280,12 +280,8 @@ func (c *conn) packet(b []byte) {
 		c.shut()
 		return
 	}
-	switch op {
-	case jute.OpAuth:
+	if op == jute.OpAuth {
 		c.authPacket(xid, &d)
-		return
-	case jute.OpSASL:
-		c.saslPacket(xid, &d)
 		return
 	}
 	c.m.submit(c, xid, op, d.Rest)
@@ -383,21 +379,6 @@ func (c *conn) authPacket(xid int32, d *jute.Decoder) {
 	}
 	c.reply(xid, 0, jute.CodeAuthFailed)
 	c.end()
-}
-
-// saslPacket answers like a server without SASL: with no token.
-func (c *conn) saslPacket(xid int32, d *jute.Decoder) {
-	if token := d.Bytes(); d.Bad || token == nil {
-		c.shut()
-		return
-	}
-	if c.mute() {
-		return
-	}
-	var start int
-	c.out, start = startReply(c.out, xid, 0, jute.CodeOK)
-	c.out = endReply(jute.AppendBytes(c.out, nil), start)
-	c.wrote()
 }
 
 // reply sends a header without a body.

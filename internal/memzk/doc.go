@@ -21,7 +21,8 @@
 // # Limits
 //
 // It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
-// quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the connections).
+// quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the connections). Requests for
+// these, and requests that no client sends (17, 20, -10), are answered like unknown requests.
 //
 // # Fidelity
 //
@@ -30,7 +31,8 @@
 //   - Where an order is random in ZooKeeper, it may be another order here: of ephemeral nodes
 //     deleted with their session, of a client's identities, of a listing after a real server has
 //     read a snapshot.
-//   - The request that servers use among themselves to open a session (-10) is refused.
+//   - Packets that no client sends have other results: without a path, cut short, or a multi with
+//     flags of another kind of node.
 //   - /zookeeper/config is empty, also in an ensemble.
 //   - A client may have any number of connections.
 //   - At the end of the sequence numbers, names repeat as in ZooKeeper. But ZooKeeper gives

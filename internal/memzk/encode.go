@@ -102,13 +102,6 @@ func startReply(b []byte, xid int32, zxid int64, code int32) (packet []byte, sta
 	return jute.AppendInt32(b, code), start
 }
 
-// headerSize is the size of a reply without a body, including its length.
-const headerSize = 20
-
-func setCode(packet []byte, code int32) {
-	binary.BigEndian.PutUint32(packet[headerSize-4:], uint32(code))
-}
-
 func endReply(b []byte, start int) []byte {
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	return b

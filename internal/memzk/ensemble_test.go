@@ -28,7 +28,6 @@ func trio(t *testing.T, test func(t *testing.T, e *Ensemble, f, g, l *Member)) {
 	})
 }
 
-
 func (r *raw) exists(path string) bool {
 	r.t.Helper()
 	p := r.call(jute.OpExists, pathBody(path, false))

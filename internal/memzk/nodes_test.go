@@ -111,9 +111,9 @@ func TestVersions(t *testing.T) {
 		"3.8.3": {checkAlone: true, create2InMulti: true},
 		"3.8.4": {readForEvents: true, readForExists: true, checkAlone: true, create2InMulti: true},
 		"3.8.6": {readForEvents: true, readForExists: true, create2InMulti: true},
-		"3.9.0": {zxidInEvents: true, checkAlone: true, create2InMulti: true, watchModes: true, readOnlyAlways: true, wholeRequests: true},
-		"3.9.3": {zxidInEvents: true, readForEvents: true, readForExists: true, create2InMulti: true, watchModes: true, wholeRequests: true},
-		"3.9.5": {zxidInEvents: true, readForEvents: true, readForExists: true, create2InMulti: true, watchModes: true, wholeRequests: true, ipv6: true},
+		"3.9.0": {zxidInEvents: true, checkAlone: true, create2InMulti: true, watchModes: true, readOnlyAlways: true},
+		"3.9.3": {zxidInEvents: true, readForEvents: true, readForExists: true, create2InMulti: true, watchModes: true},
+		"3.9.5": {zxidInEvents: true, readForEvents: true, readForExists: true, create2InMulti: true, watchModes: true, ipv6: true},
 	} {
 		if got := behaviorOf(version); got != want {
 			t.Errorf("%s: %+v, want %+v", version, got, want)

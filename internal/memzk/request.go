@@ -28,17 +28,17 @@ func (r *request) keep() { r.body = append([]byte(nil), r.body...) }
 
 func isWrite(op int32) bool {
 	switch op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpDeleteContainer,
-		jute.OpSetData, jute.OpSetACL, jute.OpCheck, jute.OpMulti, jute.OpReconfig, jute.OpCloseSession:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
+		jute.OpSetData, jute.OpSetACL, jute.OpCheck, jute.OpMulti, jute.OpCloseSession:
 		return true
 	}
 	return false
 }
 
-func (m *Member) isRead(op int32) bool {
+func isRead(op int32) bool {
 	switch op {
 	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2, jute.OpPing, jute.OpSetWatches,
-		jute.OpSetWatches2, jute.OpCheckWatches, jute.OpRemoveWatches, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpAddWatch,
+		jute.OpSetWatches2, jute.OpRemoveWatches, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpAddWatch,
 		jute.OpCountChildren, jute.OpWhoAmI, jute.OpSync:
 		return true
 	}
@@ -52,7 +52,7 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	}
 	c.lastXid = xid
 	switch {
-	case op == jute.OpCheck && !m.e.behavior.checkAlone, !isWrite(op) && !m.isRead(op):
+	case op == jute.OpCheck && !m.e.behavior.checkAlone, !isWrite(op) && !isRead(op):
 		c.reply(xid, -1, jute.CodeUnimplemented)
 		c.end()
 	case isWrite(op):
@@ -109,11 +109,7 @@ func (m *Member) process(r *request) {
 	x, code := m.prepare(r)
 	if code != jute.CodeOK {
 		// The request could not be decoded, so it is not a transaction.
-		kind := jute.OpError
-		if r.op == jute.OpMulti && !m.e.behavior.wholeRequests {
-			kind = jute.OpMulti // ZooKeeper detects this when it has begun its answer
-		}
-		r.finish(result{kind: kind, code: code})
+		r.finish(result{kind: jute.OpError, code: code})
 		return
 	}
 	m.commit(x, r)
@@ -165,17 +161,6 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 		return &txn{kind: jute.OpCreateSession, session: r.session, timeout: int32(r.c.timeout / time.Millisecond)}, jute.CodeOK
 	case jute.OpCloseSession:
 		return m.closeTxn(r.session), jute.CodeOK
-	case jute.OpReconfig:
-		d := jute.Decoder{Rest: r.body}
-		d.Bytes() // joining members
-		d.Bytes() // leaving members
-		d.Bytes() // new members
-		d.Int64() // version of the configuration
-		if d.Bad {
-			return nil, jute.CodeMarshalling
-		}
-		x.code = jute.CodeReconfigDisabled
-		return x, jute.CodeOK
 	}
 	draft := draft{t: m.tree, ttl: m.e.cfg.TTLNodes, ipv6: m.e.behavior.ipv6}
 	who := requester{session: r.session}
@@ -183,59 +168,30 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 		who.auth = r.c.auth
 	}
 	if r.op == jute.OpMulti {
-		return m.prepareMulti(r, draft, who)
+		return m.prepareMulti(r, draft, who), jute.CodeOK
 	}
 	if r.op == jute.OpDeleteContainer {
-		path := r.path
-		switch d := (jute.Decoder{Rest: r.body}); {
-		case r.c == nil:
-		case !m.e.behavior.wholeRequests:
-			path = "" // ZooKeeper takes the whole packet for the path, which is never valid
-		default:
-			if path = d.Text(); d.Failed() {
-				return m.garbled(r, x, &d)
-			}
-		}
-		y, code := draft.deleteContainer(path)
-		return m.finishTxn(x, y, code), jute.CodeOK
+		y, code := draft.deleteContainer(r.path)
+		return finishTxn(x, y, code), jute.CodeOK
 	}
 	d := jute.Decoder{Rest: r.body}
 	o := readOp(&d, r.op)
-	if d.Failed() {
-		if isCreate(r.op) && !d.Bad {
-			// ZooKeeper checks the flags first, and then whether there is a path.
-			if code := draft.flags(o.flags, o.ttl); code != jute.CodeOK {
-				x.code = code
-				return x, jute.CodeOK
-			}
-		}
-		return m.garbled(r, x, &d)
+	if d.Bad {
+		return nil, jute.CodeMarshalling
 	}
 	code := m.tracker.check(r.session, r.from)
 	var y txn
 	if code == jute.CodeOK {
 		y, code = draft.op(who, o)
 	}
-	return m.finishTxn(x, y, code), jute.CodeOK
+	return finishTxn(x, y, code), jute.CodeOK
 }
 
 func isCreate(op int32) bool {
 	return op == jute.OpCreate || op == jute.OpCreate2 || op == jute.OpCreateContainer || op == jute.OpCreateTTL
 }
 
-// garbled returns the transaction, or the code, for a write that cannot be decoded.
-func (m *Member) garbled(r *request, x *txn, d *jute.Decoder) (*txn, int32) {
-	if m.e.behavior.wholeRequests && (d.Bad || r.op == jute.OpDeleteContainer) {
-		return nil, jute.CodeMarshalling
-	}
-	x.code = jute.CodeMarshalling
-	if !d.Bad && (r.op == jute.OpSetData || r.op == jute.OpSetACL || r.op == jute.OpCheck) {
-		x.code = jute.CodeBadArguments // these operations check the path first
-	}
-	return x, jute.CodeOK
-}
-
-func (m *Member) finishTxn(x *txn, y txn, code int32) *txn {
+func finishTxn(x *txn, y txn, code int32) *txn {
 	if code != jute.CodeOK {
 		x.code = code
 		return x
@@ -252,21 +208,16 @@ type op struct {
 	path    string
 	data    []byte
 	acl     []acl
-	noPath  bool // the path is null
-	noACL   bool // the ACL is null, not just empty
 	flags   int32
 	ttl     int64
 	version int32
-	misfit  bool // in a multi: the flags do not fit the type of request
 }
 
 func readOp(d *jute.Decoder, kind int32) op {
 	o := op{kind: kind, ttl: -1}
 	switch kind {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
-		o.path, o.data = d.Text(), slices.Clone(d.Bytes())
-		o.noACL = d.IsNull()
-		o.acl, o.flags = decodeACL(d), d.Int32()
+		o.path, o.data, o.acl, o.flags = d.Text(), slices.Clone(d.Bytes()), decodeACL(d), d.Int32()
 	case jute.OpCreateTTL:
 		o.path, o.data, o.acl, o.flags, o.ttl = d.Text(), slices.Clone(d.Bytes()), decodeACL(d), d.Int32(), d.Int64()
 	case jute.OpDelete, jute.OpCheck:
@@ -297,29 +248,14 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 
 // prepareMulti validates each operation with the effects of the operations before it. If an
 // operation fails, the transaction has only its error.
-func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int32) {
-	whole := &txn{kind: jute.OpError, session: r.session, code: jute.CodeMarshalling}
+func (m *Member) prepareMulti(r *request, draft draft, who requester) *txn {
 	ops, ok := m.readMulti(r.body)
 	if !ok {
-		if len(ops) > 0 && ops[len(ops)-1].noACL {
-			// ZooKeeper fails here before it takes a zxid.
-			return nil, jute.CodeMarshalling
-		}
-		return whole, jute.CodeOK
-	}
-	if slices.ContainsFunc(ops, func(o op) bool { return o.noPath }) {
-		if m.e.behavior.wholeRequests {
-			return whole, jute.CodeOK
-		}
-		m.zxid++ // taken and not used
-		return nil, jute.CodeMarshalling
+		return &txn{kind: jute.OpError, session: r.session, code: jute.CodeMarshalling}
 	}
 	draft.changed = make(map[string]*record, 2*len(ops))
 	x := &txn{kind: jute.OpMulti, session: r.session, subs: make([]txn, len(ops))}
 	for i, o := range ops {
-		if o.misfit {
-			return whole, jute.CodeOK
-		}
 		code := m.tracker.check(r.session, r.from)
 		if code == jute.CodeOK {
 			x.subs[i], code = draft.op(who, o)
@@ -338,70 +274,44 @@ func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int
 		}
 		break
 	}
-	return x, jute.CodeOK
+	return x
 }
 
-// readMulti returns the operations. If an operation cannot be decoded, readMulti returns the
-// operations before that operation. If only its ACL cannot be decoded, the result includes the
-// operation.
 func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 	d := jute.Decoder{Rest: body}
 	for {
 		kind, done := d.Int32(), d.Bool()
 		d.Int32() // a result code, without a meaning in requests
-		if d.Bad {
-			return nil, false
+		if done || d.Bad {
+			return ops, !d.Bad
 		}
-		if done {
-			return ops, true
-		}
-		switch kind {
-		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData, jute.OpCheck:
+		o := op{kind: kind}
+		switch {
+		case isCreate(kind):
+			o, ok = m.createInMulti(readOp(&d, kind))
+		case kind == jute.OpDelete, kind == jute.OpSetData, kind == jute.OpCheck:
+			o, ok = readOp(&d, kind), true
 		default:
+			ok = false
+		}
+		if !ok || d.Bad {
 			return nil, false
 		}
-		o := readOp(&d, kind)
-		if d.Bad {
-			return nil, false
-		}
-		o.noPath, d.Null = d.Null, false
-		switch o, ok = m.inMulti(o); {
-		case ok:
-			ops = append(ops, o)
-		case o.noACL:
-			return append(ops, o), false
-		default:
-			return nil, false
-		}
+		ops = append(ops, o)
 	}
 }
 
-// inMulti returns the operation as it is in a multi: there the flags of a create decide its kind.
-func (m *Member) inMulti(o op) (op, bool) {
+// createInMulti returns a create as it is in a multi: there its flags decide its kind. It returns
+// false for flags that do not fit the request.
+func (m *Member) createInMulti(o op) (op, bool) {
 	timed := o.flags == jute.FlagTTL || o.flags == jute.FlagTTLSequential
-	known := o.flags >= jute.FlagPersistent && o.flags <= jute.FlagTTLSequential
-	strict := m.e.behavior.create2InMulti
-	switch o.kind {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
-		o.noACL = o.noACL && strict && known
-		switch {
-		case strict && (!known || timed || o.noACL):
-			return o, false
-		case timed:
-			o.misfit = true
-		case !strict:
-			o.kind = jute.OpCreate
-		}
-	case jute.OpCreateTTL:
-		if timed {
-			return o, true
-		}
-		o.kind, o.ttl = jute.OpCreate, -1
-	default:
-		return o, true
-	}
-	if o.flags == jute.FlagContainer {
+	switch {
+	case o.flags < jute.FlagPersistent || o.flags > jute.FlagTTLSequential || timed != (o.kind == jute.OpCreateTTL):
+		return o, false
+	case o.flags == jute.FlagContainer:
 		o.kind = jute.OpCreateContainer
+	case !timed && !m.e.behavior.create2InMulti:
+		o.kind = jute.OpCreate
 	}
 	return o, true
 }
@@ -511,12 +421,10 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	d := jute.Decoder{Rest: body}
 	reply, code := m.readReply(reply, c, op, &d)
 	m.e.scratch = reply
-	if d.Failed() {
+	if d.Bad {
 		code = jute.CodeMarshalling
 	}
-	if code != jute.CodeOK && op == jute.OpMultiRead && len(reply) > start+headerSize {
-		setCode(reply[start:], code)
-	} else if code != jute.CodeOK {
+	if code != jute.CodeOK {
 		c.reply(xid, zxid, code)
 		return
 	}
@@ -532,7 +440,7 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 	switch op {
 	case jute.OpExists:
 		path, watch := d.Text(), d.Bool()
-		if d.Failed() {
+		if d.Bad {
 			return b, jute.CodeMarshalling
 		}
 		if strings.IndexByte(path, 0) != -1 {
@@ -583,7 +491,7 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 		path := d.Text()
 		n := m.tree.nodes[path]
 		switch {
-		case d.Failed():
+		case d.Bad:
 			return b, jute.CodeMarshalling
 		case n == nil:
 			return b, jute.CodeNoNode
@@ -601,23 +509,12 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 		return b, m.setWatches(c, op, d)
 	case jute.OpAddWatch:
 		return m.addWatch(b, c, d)
-	case jute.OpCheckWatches, jute.OpRemoveWatches:
+	case jute.OpRemoveWatches:
 		path, kind := d.Text(), d.Int32()
-		if d.Failed() {
+		if d.Bad {
 			return b, jute.CodeMarshalling
 		}
-		look := m.watches.contains
-		if op == jute.OpRemoveWatches {
-			look = m.watches.removed
-		}
-		found, known := look(path, kind, c)
-		switch {
-		case !known:
-			return b, jute.CodeMarshalling
-		case !found:
-			return b, jute.CodeNoWatcher
-		}
-		return b, jute.CodeOK
+		return b, m.watches.removed(path, kind, c)
 	case jute.OpGetEphemerals:
 		prefix := d.Bytes()
 		return m.appendEphemerals(b, c.session, string(prefix)), jute.CodeOK
@@ -630,7 +527,7 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 }
 
 func (m *Member) readable(path string, c *conn, d *jute.Decoder) (*node, int32) {
-	if d.Failed() {
+	if d.Bad {
 		return nil, jute.CodeMarshalling
 	}
 	n := m.tree.nodes[path]
@@ -702,7 +599,7 @@ func (m *Member) setWatches(c *conn, op int32, d *jute.Decoder) int32 {
 	if op == jute.OpSetWatches2 {
 		persist, recur = d.Texts(), d.Texts()
 	}
-	if d.Failed() {
+	if d.Bad {
 		return jute.CodeMarshalling
 	}
 	for _, path := range data {
@@ -747,7 +644,7 @@ func (m *Member) setWatches(c *conn, op int32, d *jute.Decoder) int32 {
 
 func (m *Member) addWatch(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 	path, kind := d.Text(), d.Int32()
-	if d.Failed() {
+	if d.Bad {
 		return b, jute.CodeMarshalling
 	}
 	switch kind {
@@ -765,61 +662,30 @@ func (m *Member) addWatch(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 	return jute.AppendInt32(b, jute.CodeOK), jute.CodeOK
 }
 
-// multiRead answers each of several reads with a result or an error. Like ZooKeeper it returns the
-// results so far if an operation is not a read.
+// multiRead answers each of several reads with a result or an error. A read may ask for a watch,
+// which ZooKeeper does not set here.
 func (m *Member) multiRead(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
-	ops, ok := readMultiRead(d)
-	if !ok {
-		return b, jute.CodeMarshalling
-	}
-	code := jute.CodeOK
-	for _, o := range ops {
-		if o.kind != jute.OpGetData && o.kind != jute.OpGetChildren || o.noPath {
-			code = jute.CodeMarshalling
-			break
+	for {
+		kind, done := d.Int32(), d.Bool()
+		d.Int32() // a result code, without a meaning in requests
+		switch {
+		case done && !d.Bad:
+			return appendMultiHeader(b, -1, true, -1), jute.CodeOK
+		case d.Bad, kind != jute.OpGetData && kind != jute.OpGetChildren:
+			return b, jute.CodeMarshalling
 		}
-		n, code := m.readable(o.path, c, d)
+		path := d.Text()
+		d.Bool()
+		n, code := m.readable(path, c, d)
 		switch {
 		case code != jute.CodeOK:
 			b = appendSubResult(b, &result{kind: jute.OpError, code: code})
-		case o.kind == jute.OpGetData:
-			b = appendMultiHeader(b, o.kind, false, jute.CodeOK)
+		case kind == jute.OpGetData:
+			b = appendMultiHeader(b, kind, false, jute.CodeOK)
 			b = appendStat(jute.AppendBytes(b, n.data), n.stat())
 		default:
-			b = appendMultiHeader(b, o.kind, false, jute.CodeOK)
+			b = appendMultiHeader(b, kind, false, jute.CodeOK)
 			b = appendChildren(b, n)
-		}
-	}
-	return appendMultiHeader(b, -1, true, -1), code
-}
-
-func readMultiRead(d *jute.Decoder) (ops []op, ok bool) {
-	reads, writes := false, false
-	for {
-		kind, done := d.Int32(), d.Bool()
-		d.Int32()
-		if d.Failed() {
-			return nil, false
-		}
-		if done {
-			return ops, true
-		}
-		switch kind {
-		case jute.OpGetData, jute.OpGetChildren:
-			// The read may ask for a watch, which ZooKeeper does not set here.
-			o := op{kind: kind, path: d.Text()}
-			o.noPath, d.Null = d.Null, false
-			ops = append(ops, o)
-			d.Bool()
-			reads = true
-		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData, jute.OpCheck:
-			ops = append(ops, readOp(d, kind))
-			writes = true
-		default:
-			return nil, false
-		}
-		if reads && writes {
-			return nil, false
 		}
 	}
 }

@@ -121,9 +121,6 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	case kind == jute.OpCreateContainer:
 		x.owner = ownerContainer
 	case kind == jute.OpCreateTTL:
-		if ttl <= 0 {
-			return txn{}, jute.CodeMarshalling
-		}
 		x.owner = ownerTTL | ttl
 	case flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential:
 		x.owner = who.session
@@ -131,12 +128,7 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	parent.creates++
 	parent.children++
 	d.put(parentPath, parent)
-	// Later operations of the same multi see the owner that the flags ask for.
-	owner := x.owner
-	if flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential {
-		owner = who.session
-	}
-	d.put(path, record{acl: list, owner: owner})
+	d.put(path, record{acl: list, owner: x.owner})
 	return x, jute.CodeOK
 }
 
@@ -190,20 +182,14 @@ func (d *draft) delete(who requester, path string, version int32) (txn, int32) {
 	return txn{kind: jute.OpDelete, path: path}, jute.CodeOK
 }
 
-// deleteContainer is the leader's own request. ZooKeeper also accepts it from clients, without
-// checking the ACL.
+// deleteContainer is the leader's own request.
 func (d *draft) deleteContainer(path string) (txn, int32) {
-	if _, ok := parentToDelete(path); !ok {
-		return txn{}, jute.CodeBadArguments
-	}
 	n, ok := d.get(path)
 	switch {
 	case !ok:
 		return txn{}, jute.CodeNoNode
 	case n.children > 0:
 		return txn{}, jute.CodeNotEmpty
-	case ownerKind(n.owner) == ownedBySession:
-		return txn{}, jute.CodeBadVersion
 	}
 	return txn{kind: jute.OpDeleteContainer, path: path}, jute.CodeOK
 }

@@ -22,8 +22,7 @@ type behavior struct {
 	// checkAlone: a check outside of a multi is accepted (until ZOOKEEPER-2623). If it succeeds
 	// there is no reply, because the server fails to encode it.
 	checkAlone bool
-	// create2InMulti: a create2 in a multi returns a Stat (ZOOKEEPER-4026). Since then a create in
-	// a multi with unknown flags, the flags of a TTL node, or a null ACL cannot be decoded.
+	// create2InMulti: a create2 in a multi returns a Stat (ZOOKEEPER-4026).
 	create2InMulti bool
 	// watchModes: a connection can have a standard, a persistent and a recursive watch on a path,
 	// and removes each alone (ZOOKEEPER-4466, 4471). Before, the last watch replaces the others.
@@ -33,9 +32,6 @@ type behavior struct {
 	readOnlyAlways bool
 	// ipv6: ACLs of the scheme ip can have IPv6 addresses.
 	ipv6 bool
-	// wholeRequests: a write is decoded before it takes a zxid. Before, a truncated write takes
-	// one, and a client's deleteContainer cannot be decoded.
-	wholeRequests bool
 }
 
 // behaviorOf panics on an invalid version: it is a constant in the code of a test.
@@ -54,7 +50,6 @@ func behaviorOf(version string) behavior {
 		watchModes:     since(v, 3, 9, 0),
 		readOnlyAlways: since(v, 3, 9, 0) && !since(v, 3, 9, 3),
 		ipv6:           since(v, 3, 9, 4),
-		wholeRequests:  since(v, 3, 9, 0),
 	}
 }
 

@@ -1,6 +1,10 @@
 package memzk
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/zklocks/zklocks/internal/jute"
+)
 
 // Kinds of events.
 const (
@@ -23,7 +27,7 @@ const (
 	anyMode = standard | persistent | recursive
 )
 
-// Kinds of watches in requests to remove or check them.
+// Kinds of watches in requests to remove them.
 const (
 	watcherChildren   int32 = 1
 	watcherData       int32 = 2
@@ -71,15 +75,6 @@ func (w *watchTable) count(before, after mode) {
 	if after&recursive != 0 {
 		w.recursive++
 	}
-}
-
-func (w *watchTable) modes(path string, c *conn) mode {
-	for _, e := range w.paths[path] {
-		if e.c == c {
-			return e.modes
-		}
-	}
-	return 0
 }
 
 // remove removes modes, and reports whether the connection had any of them.
@@ -223,31 +218,18 @@ func (w *watches) deleted(path, parent string, zxid int64, list, parentACL []acl
 	w.tell(w.fired(&w.child, childPathsOf, parent, eventChildren), eventChildren, parent, zxid, parentACL)
 }
 
-// removed and contains take the kinds of watches that requests use.
-func (w *watches) removed(path string, kind int32, c *conn) (found, known bool) {
+// removed removes watches of a kind that requests use, and returns the code of the reply.
+func (w *watches) removed(path string, kind int32, c *conn) int32 {
 	m, data, child, known := w.kinds(kind)
-	if data && w.data.remove(path, c, c.dataPaths, m) {
-		found = true
+	if !known {
+		return jute.CodeMarshalling
 	}
-	if child && w.child.remove(path, c, c.childPaths, m) {
-		found = true
+	found := data && w.data.remove(path, c, c.dataPaths, m)
+	found = child && w.child.remove(path, c, c.childPaths, m) || found
+	if !found {
+		return jute.CodeNoWatcher
 	}
-	return found, known
-}
-
-func (w *watches) contains(path string, kind int32, c *conn) (found, known bool) {
-	m, data, child, known := w.kinds(kind)
-	if w.data.single {
-		// Before 3.9 the watches of all connections count.
-		return data && len(w.data.paths[path]) > 0 || child && len(w.child.paths[path]) > 0, known
-	}
-	if data && w.data.modes(path, c)&m != 0 {
-		found = true
-	}
-	if child && kind != watcherPersistent && w.child.modes(path, c)&m != 0 {
-		found = true
-	}
-	return found, known
+	return jute.CodeOK
 }
 
 func (w *watches) kinds(kind int32) (m mode, data, child, known bool) {

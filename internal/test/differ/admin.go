@@ -3,7 +3,6 @@ package differ
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/zklocks/zklocks/internal/jute"
 )
@@ -14,10 +13,7 @@ import (
 var SuperDigest = "super:" + digest("super")[len("super:"):]
 
 // admin is the test's own connection.
-type admin struct {
-	*wire
-	target *Target
-}
+type admin struct{ *wire }
 
 func (t *Target) admin() (admin, error) {
 	if t.keeper.wire != nil {
@@ -27,13 +23,13 @@ func (t *Target) admin() (admin, error) {
 	if err != nil {
 		return admin{}, err
 	}
-	a := admin{newWire(conn), t}
-	g, err := a.handshake(0, defaultTimeout, 0, make([]byte, 16), false)
-	if err == nil && g.session == 0 {
+	a := admin{newWire(conn)}
+	g, err := a.handshake(jute.Handshake{Timeout: defaultTimeout, Password: make([]byte, 16)}, false)
+	if err == nil && g.Session == 0 {
 		err = errors.New("no session was granted")
 	}
 	if err == nil {
-		_, err = a.ask(jute.XidAuth, jute.OpAuth, encodeAuth(nil, Step{Scheme: "digest", Auth: "super:super"}, nil))
+		_, err = a.ask(jute.OpAuth, encodeAuth(nil, Step{Scheme: "digest", Auth: "super:super"}, nil))
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -47,7 +43,7 @@ func (t *Target) admin() (admin, error) {
 func (t *Target) Close() {
 	if t.keeper.wire != nil {
 		// Its session must not expire during another sequence.
-		_, _ = t.keeper.ask(0, jute.OpCloseSession, nil)
+		_, _ = t.keeper.ask(jute.OpCloseSession, nil)
 		_ = t.keeper.conn.Close()
 		t.keeper = admin{}
 	}
@@ -60,43 +56,33 @@ type answer struct {
 	body *jute.Decoder
 }
 
-func (a admin) ask(xid, code int32, body []byte) (answer, error) {
-	answers, err := a.askAll([][]byte{body}, xid, code)
-	if err != nil {
+func (a admin) ask(code int32, body []byte) (answer, error) {
+	xid := int32(1)
+	switch code {
+	case jute.OpPing:
+		xid = jute.XidPing
+	case jute.OpAuth:
+		xid = jute.XidAuth
+	}
+	header := jute.AppendInt32(jute.AppendInt32(nil, xid), code)
+	if err := a.send(jute.Frame(append(header, body...))); err != nil {
 		return answer{}, err
 	}
-	return answers[0], nil
-}
-
-// askAll sends requests of one kind in one write. They may have the same xid: replies come in
-// order.
-func (a admin) askAll(bodies [][]byte, xid, code int32) ([]answer, error) {
-	var packets []byte
-	for _, body := range bodies {
-		header := jute.AppendInt32(jute.AppendInt32(nil, xid), code)
-		packets = append(packets, jute.Frame(append(header, body...))...)
-	}
-	if err := a.send(packets); err != nil {
-		return nil, err
-	}
-	answers := make([]answer, 0, len(bodies))
-	for len(answers) < len(bodies) {
+	for {
 		packet, err := a.receive(patience)
 		if err != nil {
-			return nil, fmt.Errorf("request %d of the test itself: %w", code, err)
+			return answer{}, fmt.Errorf("request %d of the test itself: %w", code, err)
 		}
 		d := &jute.Decoder{Rest: packet}
-		if d.Int32() == jute.XidEvent {
-			continue // the end of a session also fires its own watches
+		if d.Int32() != jute.XidEvent { // the end of a session also fires its own watches
+			return answer{d.Int64(), d.Int32(), d}, nil
 		}
-		answers = append(answers, answer{d.Int64(), d.Int32(), d})
 	}
-	return answers, nil
 }
 
 // zxid returns the server's last zxid, or 0 if the server does not return it.
 func (a admin) zxid() int64 {
-	answer, err := a.ask(jute.XidPing, jute.OpPing, nil)
+	answer, err := a.ask(jute.OpPing, nil)
 	if err != nil {
 		return 0
 	}
@@ -108,50 +94,33 @@ func unwatched(path string) []byte { return jute.AppendBool(jute.AppendText(nil,
 
 // has reports whether the node exists. A read takes no zxid.
 func (a admin) has(path string) bool {
-	answer, err := a.ask(5, jute.OpExists, unwatched(path))
+	answer, err := a.ask(jute.OpExists, unwatched(path))
 	return err == nil && answer.code == 0
 }
 
 // prepare creates the sequence's root.
 func (r *run) prepare(a admin) error {
 	root := jute.AppendBytes(jute.AppendText(nil, r.root), []byte("root"))
-	created, err := a.ask(1, jute.OpCreate, jute.AppendInt32(encodeACL(Step{}, root), jute.FlagPersistent))
-	if err != nil {
-		return err
-	}
-	if created.code != 0 {
-		return fmt.Errorf("the root of the sequence: error %d", created.code)
+	created, err := a.ask(jute.OpCreate, jute.AppendInt32(encodeACL(Step{}, root), jute.FlagPersistent))
+	if err == nil && created.code != 0 {
+		err = fmt.Errorf("the root of the sequence: error %d", created.code)
 	}
 	// From here on zxids in replies are compared; zxids of earlier sequences are smaller.
 	r.base, r.floor = created.zxid, created.zxid-1
-	top, err := a.ask(2, jute.OpExists, unwatched("/"))
-	if err != nil || top.code != 0 {
-		return fmt.Errorf("stat of /: error %d, %w", top.code, err)
-	}
-	d := top.body
-	d.Take(4*8 + 4)
-	r.top.cversion = d.Int32()
-	d.Take(4 + 8 + 4)
-	r.top.children = d.Int32()
-	return d.Err()
+	return err
 }
 
 // cleanUp closes all sessions and removes the root: nothing of a sequence may affect the next.
 func (r *run) cleanUp(a admin) error {
-	ended := map[int]bool{}
-	for i, c := range r.conns {
-		// If the connection was refused it may have no session: then the session still exists.
-		if c.wire != nil && !c.refused && !ended[c.session] {
-			answer, err := admin{c.wire, r.target}.ask(1, jute.OpCloseSession, nil)
-			ended[c.session] = err == nil && answer.code == 0
-		}
+	for i := range r.conns {
 		r.cut(i)
 	}
-	for i, s := range r.sessions {
-		if !ended[i+1] {
-			if err := r.end(s); err != nil {
-				return err
-			}
+	if r.target.Fresh != nil {
+		return nil
+	}
+	for _, s := range r.sessions {
+		if err := r.end(s); err != nil {
+			return err
 		}
 	}
 	return a.remove(r.root)
@@ -163,51 +132,31 @@ func (r *run) end(s session) error {
 	if err != nil {
 		return err
 	}
-	a := admin{newWire(conn), r.target}
 	defer conn.Close()
-	g, err := a.handshake(0, defaultTimeout, s.id, s.password, false)
-	if err != nil || g.session == 0 {
+	a := admin{newWire(conn)}
+	g, err := a.handshake(jute.Handshake{Timeout: defaultTimeout, Session: s.id, Password: s.password}, false)
+	if err != nil || g.Session == 0 {
 		return err
 	}
-	_, err = a.ask(1, jute.OpCloseSession, nil)
+	_, err = a.ask(jute.OpCloseSession, nil)
 	return err
 }
 
-// remove deletes a tree, level by level.
-func (a admin) remove(root string) error {
-	var all []string
-	for level := []string{root}; len(level) > 0; {
-		all = append(all, level...)
-		bodies := make([][]byte, len(level))
-		for i, path := range level {
-			bodies[i] = unwatched(path)
-		}
-		answers, err := a.askAll(bodies, 3, jute.OpGetChildren)
-		if err != nil {
-			return err
-		}
-		var next []string
-		for i, answer := range answers {
-			for _, name := range answer.body.Texts() {
-				next = append(next, level[i]+"/"+name)
-			}
-		}
-		level = next
-	}
-	slices.Reverse(all)
-	bodies := make([][]byte, len(all))
-	for i, path := range all {
-		bodies[i] = jute.AppendInt32(jute.AppendText(nil, path), -1)
-	}
-	answers, err := a.askAll(bodies, 4, jute.OpDelete)
+// remove deletes a tree.
+func (a admin) remove(path string) error {
+	children, err := a.ask(jute.OpGetChildren, unwatched(path))
 	if err != nil {
 		return err
 	}
-	for i, answer := range answers {
-		// The sequence may have deleted the root, and the server deletes containers.
-		if answer.code != 0 && answer.code != jute.CodeNoNode {
-			return fmt.Errorf("delete %s: error %d", all[i], answer.code)
+	for _, name := range children.body.Texts() {
+		if err := a.remove(path + "/" + name); err != nil {
+			return err
 		}
 	}
-	return nil
+	deleted, err := a.ask(jute.OpDelete, jute.AppendInt32(jute.AppendText(nil, path), -1))
+	// The sequence may have deleted the root, and the server deletes containers.
+	if err == nil && deleted.code != 0 && deleted.code != jute.CodeNoNode {
+		err = fmt.Errorf("delete %s: error %d", path, deleted.code)
+	}
+	return err
 }

@@ -14,35 +14,21 @@ type Difference struct {
 	Lines    [2][]string
 }
 
-// Compare finds the first step at which the transcripts differ and the changes do not explain it.
-// excused are the names of the changes that explained something.
-func Compare(q Sequence, names [2]string, a, b Transcript, changes []Change) (d *Difference, excused []string) {
+// Compare returns the first step at which the transcripts differ, or nil.
+func Compare(q Sequence, names [2]string, a, b Transcript) *Difference {
 	for i := range max(len(a), len(b)) {
-		lines := [2][]string{slices.Clone(at(a, i)), slices.Clone(at(b, i))}
-		for _, c := range changes {
-			if slices.Equal(lines[0], lines[1]) {
-				break
-			}
-			if c.Line != nil {
-				before := slices.Concat(lines[0], lines[1])
-				for _, side := range lines {
-					for n := range side {
-						side[n] = c.Line(side[n])
-					}
-				}
-				if !slices.Equal(before, slices.Concat(lines[0], lines[1])) {
-					excused = append(excused, c.Name)
-				}
-			}
-			if c.Step != nil && i < len(q) && c.Step(q, i, lines) {
-				return nil, append(excused, c.Name)
-			}
-		}
-		if !slices.Equal(lines[0], lines[1]) {
-			return &Difference{q, i, names, lines}, excused
+		if lines := [2][]string{at(a, i), at(b, i)}; !slices.Equal(lines[0], lines[1]) {
+			return &Difference{q, i, names, lines}
 		}
 	}
-	return nil, excused
+	return nil
+}
+
+func at[T any](list []T, i int) (none T) {
+	if i < len(list) {
+		return list[i]
+	}
+	return none
 }
 
 // Beside returns the transcript next to its sequence, as it is recorded.
@@ -61,43 +47,26 @@ func (t Transcript) Beside(q Sequence) string {
 	return b.String()
 }
 
-func at(t Transcript, i int) []string {
-	if i < len(t) {
-		return t[i]
-	}
-	return nil
-}
-
 // Kind is equal for differences that are probably the same: it is the beginnings of the first
 // differing lines, which contain the verb.
 func (d *Difference) Kind() string {
-	a, b := d.firstLines()
-	return gist(a) + " / " + gist(b)
-}
-
-func (d *Difference) firstLines() (a, b string) {
 	for i := range max(len(d.Lines[0]), len(d.Lines[1])) {
-		if a, b = line(d.Lines[0], i), line(d.Lines[1], i); a != b {
-			return a, b
+		if a, b := at(d.Lines[0], i), at(d.Lines[1], i); a != b {
+			return gist(a) + " / " + gist(b)
 		}
 	}
-	return "", ""
-}
-
-func line(lines []string, i int) string {
-	if i < len(lines) {
-		return lines[i]
-	}
-	return "(nothing)"
+	return ""
 }
 
 // gist drops the connection, and numbers that change when steps are removed.
 func gist(line string) string {
+	if line == "" {
+		return "(nothing)"
+	}
 	if _, rest, found := strings.Cut(line, "] "); found {
 		line = rest
 	}
-	words := strings.Fields(line)
-	words = slices.DeleteFunc(words, func(word string) bool {
+	words := slices.DeleteFunc(strings.Fields(line), func(word string) bool {
 		return strings.HasPrefix(word, "zxid=") || strings.ContainsAny(word, `{}"[`)
 	})
 	return strings.Join(words[:min(len(words), 4)], " ")
@@ -112,11 +81,8 @@ func (d *Difference) String() string {
 		}
 		fmt.Fprintf(&b, "%s%s\n", mark, s)
 	}
-	if d.Step >= len(d.Sequence) {
-		b.WriteString(" -> (the end: what connections were sent besides)\n")
-	}
 	for side := range d.Names {
-		fmt.Fprintf(&b, "%s:\n", d.Names[side])
+		fmt.Fprintf(&b, "%s, after the marked step, or at the end:\n", d.Names[side])
 		for _, line := range d.Lines[side] {
 			mark := "  "
 			if !slices.Contains(d.Lines[1-side], line) {
@@ -124,9 +90,38 @@ func (d *Difference) String() string {
 			}
 			fmt.Fprintf(&b, "  %s%s\n", mark, line)
 		}
-		if len(d.Lines[side]) == 0 {
-			b.WriteString("    (nothing)\n")
-		}
 	}
 	return b.String()
+}
+
+// Shrink removes steps, and operations within steps, while the servers still differ in the same
+// way. differs plays a sequence on both servers and returns the difference, or nil; Shrink calls it
+// at most tries times.
+func Shrink(d *Difference, tries int, differs func(Sequence) *Difference) *Difference {
+	try := func(q Sequence) bool {
+		if tries--; tries < 0 {
+			return false
+		}
+		shorter := differs(q)
+		if shorter == nil || shorter.Kind() != d.Kind() {
+			return false
+		}
+		d = shorter
+		d.Sequence = q[:min(d.Step+1, len(q))] // later steps do not matter
+		return true
+	}
+	try(d.Sequence)
+	for size := len(d.Sequence) / 2; size > 0; size /= 2 {
+		for from := len(d.Sequence) - size; from >= 0; from = min(from, len(d.Sequence)) - size {
+			try(slices.Concat(d.Sequence[:from], d.Sequence[from+size:]))
+		}
+	}
+	for i := 0; i < len(d.Sequence); i++ {
+		for n := len(d.Sequence[i].Ops) - 1; n >= 0 && i < len(d.Sequence); n-- {
+			q := slices.Clone(d.Sequence)
+			q[i].Ops = slices.Delete(slices.Clone(q[i].Ops), n, n+1)
+			try(q)
+		}
+	}
+	return d
 }

@@ -1,102 +1,74 @@
 package differ
 
 import (
-	"maps"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
 )
 
 // usualCount is the number of sequences without DIFFER=n, which take some seconds.
 const usualCount = 150
 
-// classes are the classes of sequences, by the names of modeOf. One in oneIn sequences is of a
-// class in which time passes: it takes a second, and so does each attempt to shrink it.
-var classes = map[string]struct {
-	generate func(seed, number int64) Sequence
-	oneIn    int64
-	tries    int
-}{
-	"calm":  {Generate, 1, 300},
-	"lapse": {GenerateLapse, 50, 40},
-	"sweep": {GenerateSweep, 100, 60},
-}
+// modes are the servers' modes, by the beginnings of the names of recorded sequences. All other
+// sequences are calm.
+var modes = map[string]mode{"calm": calm, "lapse": lapsing, "sweep": sweeping}
 
-// TestDiffer plays the corpus and then random sequences on the installed Java server and on the
+// TestDiffer plays the recorded and then random sequences on the installed Java server and on the
 // in-memory server that imitates its version. DIFFER=10000 plays more sequences, new ones each
 // time. A failure prints the seed n, and DIFFER_SEED=n repeats its sequences.
 func TestDiffer(t *testing.T) {
-	corpus := readCorpus(t)
-	count := number(t, "DIFFER", usualCount)
-	for name, class := range classes {
+	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			real := java(t, "", modes[name])
-			p := pair{real, memory(t, real.Version, modes[name])}
-			p.replay(t, name, corpus)
-			search(t, p, class.generate, count/class.oneIn, class.tries)
-			if name == "calm" && count >= usualCount && !t.Failed() {
-				covers(t, real.Count.Answers)
+			real := java(t, mode)
+			p := pair{real, memory(t, real.Version, mode)}
+			for name, q := range recorded(t, name) {
+				p.replay(t, name, q)
+			}
+			if name == "calm" {
+				search(t, p)
 			}
 		})
 	}
 }
 
-// TestVersions plays the same on two Java servers: the installed one and the server under
-// DIFFER_OTHER. Changes must have all differences.
-func TestVersions(t *testing.T) {
-	other := os.Getenv("DIFFER_OTHER")
-	if other == "" {
-		t.Skip("DIFFER_OTHER names no second ZooKeeper to compare the installed one with")
-	}
-	search(t, pair{java(t, "", calm), java(t, other, calm)}, Generate, number(t, "DIFFER", usualCount), 300)
-}
-
-// mostKinds is the number of kinds of differences after which a search stops.
-const mostKinds = 12
-
-// search plays sequences and shrinks those that differ, one for each kind of difference, with a
-// limited number of tries.
-func search(t *testing.T, p pair, generate func(seed, number int64) Sequence, count int64, tries int) {
+// search plays random sequences and shrinks those that differ, one for each kind of difference.
+func search(t *testing.T, p pair) {
 	t.Helper()
-	// The seed is fixed, so that a test does not fail at random for an old difference.
-	seed := int64(1)
+	count, seed := int64(usualCount), int64(1)
+	// By default the seed is fixed, so that a test does not fail at random for an old difference.
 	if os.Getenv("DIFFER") != "" {
 		seed = time.Now().UnixNano() % 1_000_000
 	}
-	seed = number(t, "DIFFER_SEED", seed)
-	began := time.Now()
-	kinds, excuses := map[string]int{}, map[string]int{}
-	played := 0
+	integer := func(v string) (int64, error) { return strconv.ParseInt(v, 10, 64) }
+	test.Setting(t, "DIFFER", &count, integer)
+	test.Setting(t, "DIFFER_SEED", &seed, integer)
+	kinds := map[string]int{}
 	for i := range count {
-		d, excused := p.compare(t, generate(seed, i))
-		played++
-		slices.Sort(excused)
-		for _, name := range slices.Compact(excused) {
-			excuses[name]++
-		}
+		d := p.compare(t, Generate(seed, i))
 		if d == nil {
 			continue
 		}
-		if kinds[d.Kind()]++; kinds[d.Kind()] > 1 {
-			continue
+		kind := d.Kind()
+		if kinds[kind]++; kinds[kind] == 1 {
+			t.Errorf("DIFFER_SEED=%d, sequence %d (%s):\n%s", seed, i, kind, p.shrink(t, d, 300))
 		}
-		t.Logf("DIFFER_SEED=%d, sequence %d (%s): now it is shrunk", seed, i, d.Kind())
-		t.Errorf("DIFFER_SEED=%d, sequence %d (%s):\n%s", seed, i, d.Kind(), p.shrink(t, d, tries))
-		if len(kinds) >= mostKinds {
-			break
+		if len(kinds) == 12 {
+			t.Fatalf("so many kinds of differences: %v", kinds)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(kinds)) {
-		t.Logf("%d x %s", kinds[name], name)
+	t.Logf("%s and %s: seed %d, %d sequences, %d requests", p[0].Name, p[1].Name, seed, count, p[0].Requests)
+	if count >= usualCount {
+		covers(t, p[0].Answers)
 	}
-	for _, name := range slices.Sorted(maps.Keys(excuses)) {
-		t.Logf("%d sequences differ by version: %s", excuses[name], name)
-	}
-	t.Logf("%s: seed %d, %d sequences, %d requests, %d events, %v", strings.Join([]string{p[0].Name, p[1].Name}, " and "),
-		seed, played, p[0].Count.Requests, p[0].Count.Events, time.Since(began).Round(100*time.Millisecond))
 }
 
 // expected is what a few hundred sequences must cover, or the generator has lost something: the
@@ -115,7 +87,7 @@ setACL 0 -101 -102 -103 -114
 getChildren 0 -101
 getChildren2 0 -101 -102
 sync 0
-multi 0 -5
+multi 0
 multiRead 0
 multi:create 0 -101 -108 -110 -114 -2
 multi:create2 0 -101 -110 -2
@@ -127,7 +99,6 @@ multi:check 0 -101 -103 -2
 multi:getData 0 -101
 multi:getChildren 0 -101
 removeWatches 0 -121
-checkWatches 0 -121
 setWatches 0
 setWatches2 0
 getEphemerals 0
@@ -135,22 +106,107 @@ childCount 0 -101
 addWatch 0
 auth 0 -115
 whoAmI 0
-sasl 0
-reconfig -123
 close 0
 unknown -6`
 
 func covers(t *testing.T, answers map[string]int) {
 	t.Helper()
-	for _, line := range strings.Split(strings.TrimSpace(expected), "\n") {
-		verb, codes, _ := strings.Cut(line, " ")
-		for _, code := range strings.Fields(codes) {
-			if answers[verb+" "+code] == 0 {
-				t.Errorf("no %s was answered with %s", verb, code)
+	for line := range strings.Lines(strings.TrimSpace(expected)) {
+		codes := strings.Fields(line)
+		for _, code := range codes[1:] {
+			if answers[codes[0]+" "+code] == 0 {
+				t.Errorf("no %s was answered with %s", codes[0], code)
 			}
 		}
 	}
-	if t.Failed() {
-		t.Logf("answered: %v", answers)
+}
+
+// recorded reads the sequences in testdata for a mode.
+func recorded(t *testing.T, mode string) map[string]Sequence {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sequences: %v", err)
 	}
+	all := map[string]Sequence{}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		of, _, _ := strings.Cut(name, "-")
+		if modes[of].tick == 0 {
+			of = "calm"
+		}
+		if of != mode {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[name], err = Parse(strings.NewReader(string(text))); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	return all
+}
+
+func recording(name, version string) string { return filepath.Join("testdata", version, name+".txt") }
+
+// TestRecorded compares the in-memory server with what Java servers of two versions have answered.
+// It needs no Java.
+func TestRecorded(t *testing.T) {
+	for _, version := range []string{"3.8.0", "3.9.3"} {
+		for name, mode := range modes {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				t.Parallel() // most of the time it waits
+				target := memory(t, version, mode)
+				for name, q := range recorded(t, name) {
+					want, err := os.ReadFile(recording(name, version))
+					if err != nil {
+						t.Error(err)
+					}
+					same(t, name, string(want), inTime(t, q, target.Run).Beside(q))
+				}
+			})
+		}
+	}
+}
+
+// replay plays a sequence, and compares the recording with the Java server's answers now.
+// DIFFER_RECORD=1 writes the recordings again.
+func (p pair) replay(t *testing.T, name string, q Sequence) {
+	t.Helper()
+	if d := p.compare(t, q); d != nil {
+		t.Errorf("%s:\n%s", name, d)
+	}
+	file, text := recording(name, p[0].Version), inTime(t, q, p[0].Run).Beside(q)
+	if os.Getenv("DIFFER_RECORD") != "" {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // recorded for other versions only
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, name+", when it was recorded", string(want), text)
+}
+
+// same compares two texts, and shows the lines around the first difference.
+func same(t *testing.T, name, want, got string) {
+	t.Helper()
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	if slices.Equal(a, b) {
+		return
+	}
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	around := func(lines []string) string {
+		return strings.Join(lines[max(0, n-3):min(n+3, len(lines))], "\n")
+	}
+	t.Errorf("%s: want\n%s\ngot\n%s", name, around(a), around(b))
 }

@@ -2,6 +2,7 @@ package differ
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"regexp"
@@ -11,11 +12,8 @@ import (
 
 // Generate returns a random sequence. It depends on the seed and the number only.
 func Generate(seed, number int64) Sequence {
-	g := newGenerator(seed, number)
+	g := &generator{Rand: rand.New(rand.NewPCG(uint64(seed), uint64(number))), creates: map[string]int{}}
 	g.conns = 1 + g.IntN(maxConns)
-	if g.IntN(4) == 0 {
-		g.conns = 1
-	}
 	g.theme = themes[g.IntN(len(themes))]
 	length := 5 + g.IntN(40)
 	var q Sequence
@@ -40,11 +38,7 @@ type generator struct {
 	nodes   []string       // that may exist
 	watched []string       // that may have a watch
 	creates map[string]int // number of creates below each parent
-
-	childless map[string]bool // ephemeral nodes
-
 	closed  [maxConns]bool // connections that have ended
-	session [maxConns]int  // the number of the connection that was granted the session
 	writes  int            // zxids that were taken
 }
 
@@ -52,35 +46,30 @@ var plainPath = regexp.MustCompile(`^(/[-a-z0-9]+)+$`)
 
 // created records a create that probably succeeds.
 func (g *generator) created(s Step) {
-	path := s.Path
-	if s.Literal || s.Flags < 0 || s.Flags > 6 || s.Verb == "createTTL" && (s.Flags < 5 || s.TTL < 1 || s.TTL > 1<<40-1) {
-		return
-	}
-	parent := path[:strings.LastIndexByte(path, '/')+1]
-	parent = strings.TrimSuffix(parent, "/")
-	if s.Flags == 2 || s.Flags == 3 || s.Flags == 6 {
+	path, parent := s.Path, s.Path[:max(0, strings.LastIndexByte(s.Path, '/'))]
+	if s.sequential() {
 		path += fmt.Sprintf("%010d", g.creates[parent])
 	}
-	if plainPath.MatchString(path) && !slices.Contains(g.nodes, path) && (parent == "" || slices.Contains(g.nodes, parent)) &&
-		!g.childless[parent] {
+	if !s.Literal && plainPath.MatchString(path) && !slices.Contains(g.nodes, path) &&
+		(parent == "" || slices.Contains(g.nodes, parent)) {
 		g.creates[parent]++
 		g.nodes = append(g.nodes, path)
-		g.childless[path] = s.Flags == 1 || s.Flags == 3
 	}
 }
 
+// sequential reports whether the server appends a number to the path of a create.
+func (s Step) sequential() bool { return s.Flags == 2 || s.Flags == 3 || s.Flags == 6 }
+
 // deleted records a delete that probably succeeds.
 func (g *generator) deleted(s Step) {
-	if s.Version <= 0 && s.Version >= -1 && !slices.ContainsFunc(g.nodes, func(path string) bool {
-		return strings.HasPrefix(path, s.Path+"/")
-	}) {
+	below := func(path string) bool { return strings.HasPrefix(path, s.Path+"/") }
+	if (s.Version == 0 || s.Version == -1) && !slices.ContainsFunc(g.nodes, below) {
 		g.nodes = slices.DeleteFunc(g.nodes, func(path string) bool { return path == s.Path })
 	}
 }
 
 // theme is the main subject of a sequence. The numbers are weights.
 type theme struct {
-	name  string
 	auth  bool // restricted ACLs, and clients that authenticate
 	verbs map[string]int
 	// bad is the percentage of invalid paths, burst the percentage of bursts.
@@ -92,40 +81,28 @@ var usual = map[string]int{
 	"create": 20, "create2": 6, "createContainer": 3, "createTTL": 3, "delete": 12, "exists": 6, "getData": 6,
 	"setData": 8, "getACL": 2, "setACL": 2, "getChildren": 4, "getChildren2": 5, "sync": 2, "ping": 1, "check": 1,
 	"multi": 6, "multiRead": 3, "removeWatches": 2, "setWatches": 2, "setWatches2": 1, "getEphemerals": 2,
-	"childCount": 1, "addWatch": 2, "auth": 1, "close": 1, "connect": 3, "cut": 1, "unknown": 1, "deleteContainer": 1,
-	"checkWatches": 1, "whoAmI": 1, "sasl": 1, "reconfig": 1,
+	"childCount": 1, "addWatch": 2, "auth": 1, "close": 1, "connect": 3, "cut": 1, "unknown": 1, "whoAmI": 1,
 }
 
 var themes = []theme{
-	{name: "everything", bad: 3, burst: 5},
-	{name: "watches", bad: 1, burst: 5, verbs: map[string]int{
+	{bad: 3, burst: 5}, // everything
+	{bad: 1, burst: 5, verbs: map[string]int{
 		"exists": 20, "getData": 15, "getChildren": 10, "getChildren2": 10, "removeWatches": 8, "setWatches": 8,
 		"setWatches2": 6, "addWatch": 8, "setData": 10, "delete": 15, "create": 15, "multi": 6, "connect": 4,
 	}},
-	{name: "acl", auth: true, bad: 2, burst: 5, verbs: map[string]int{
-		"create": 20, "getACL": 12, "setACL": 15, "auth": 6, "exists": 10, "getData": 10, "getChildren2": 8, "multi": 6,
-		"setData": 10, "delete": 10,
+	{auth: true, bad: 2, burst: 5, verbs: map[string]int{
+		"create": 30, "getACL": 12, "setACL": 15, "auth": 6, "exists": 10, "getData": 10, "getChildren2": 16, "multi": 8,
+		"setData": 15, "delete": 15,
 	}},
-	{name: "locked", auth: true, bad: 1, burst: 3, verbs: map[string]int{
-		"create": 40, "exists": 10, "getData": 10, "delete": 20, "setData": 20, "getChildren": 10, "multi": 10, "setACL": 5,
-	}},
-	{name: "multi", bad: 2, burst: 5, verbs: map[string]int{"multi": 60, "multiRead": 10}},
-	{name: "sessions", bad: 1, burst: 2, verbs: map[string]int{
+	{bad: 2, burst: 5, verbs: map[string]int{"multi": 60, "multiRead": 10}},
+	{bad: 1, burst: 2, verbs: map[string]int{
 		"connect": 25, "close": 5, "cut": 6, "create": 10, "getEphemerals": 6, "setWatches": 6, "exists": 8,
 	}},
-	{name: "kinds", bad: 1, burst: 5, verbs: map[string]int{
+	{bad: 1, burst: 5, verbs: map[string]int{
 		"create": 30, "create2": 20, "createContainer": 15, "createTTL": 15, "delete": 10, "getChildren2": 6,
 	}},
-	{name: "paths", bad: 40, burst: 2},
-	{name: "burst", bad: 2, burst: 60},
-}
-
-func (t theme) weights() map[string]int {
-	sum := map[string]int{}
-	for verb, weight := range usual {
-		sum[verb] = weight + t.verbs[verb]
-	}
-	return sum
+	{bad: 40, burst: 2}, // paths
+	{bad: 2, burst: 60}, // bursts
 }
 
 func (g *generator) step() Step {
@@ -136,29 +113,19 @@ func (g *generator) step() Step {
 	case g.IntN(100) < g.theme.burst:
 		return g.burst(conn)
 	default:
-		return g.one(conn, g.verb(nil))
+		return g.one(conn, g.verb())
 	}
 }
 
-// verb draws an allowed verb; nil allows all.
-func (g *generator) verb(allowed func(string) bool) string {
-	weights := g.theme.weights()
-	names := make([]string, 0, len(weights))
-	total := 0
-	for name, weight := range weights {
-		if weight > 0 && (allowed == nil || allowed(name)) {
-			names = append(names, name)
-			total += weight
+// verb draws a verb that is not among those.
+func (g *generator) verb(but ...string) string {
+	var tickets []string
+	for _, name := range slices.Sorted(maps.Keys(usual)) { // a seed must always make the same sequence
+		if !slices.Contains(but, name) {
+			tickets = append(tickets, slices.Repeat([]string{name}, usual[name]+g.theme.verbs[name])...)
 		}
 	}
-	slices.Sort(names) // a map has no order, and a seed must always make the same sequence
-	at := g.IntN(total)
-	for _, name := range names {
-		if at -= weights[name]; at < 0 {
-			return name
-		}
-	}
-	panic("unreachable: the weights add up to the total")
+	return g.pick(tickets...)
 }
 
 // burst: requests that the server handles out of order (auth) or that end the connection may only
@@ -169,20 +136,7 @@ func (g *generator) burst(conn int) Step {
 		s.Ops = append(s.Ops, g.inner(g.authenticate(conn)))
 	}
 	for range 2 + g.IntN(10) {
-		s.Ops = append(s.Ops, g.inner(g.one(conn, g.verb(func(verb string) bool {
-			switch verb {
-			case "connect", "cut", "close", "auth", "sasl", "unknown", "check", "setACL":
-				return false
-			}
-			return true
-		}))))
-	}
-	for i := range s.Ops {
-		if s.Ops[i].Verb == "createContainer" {
-			// With the flag of an ephemeral node, Java treats the node as ephemeral until the
-			// create is applied, and so refuses children at random.
-			s.Ops[i].Flags = 4
-		}
+		s.Ops = append(s.Ops, g.inner(g.one(conn, g.verb("connect", "cut", "close", "auth", "unknown", "check", "setACL"))))
 	}
 	switch g.IntN(15) {
 	case 0:
@@ -216,8 +170,6 @@ func (g *generator) one(conn int, verb string) Step {
 		return g.connect(conn, of)
 	case "auth":
 		return g.authenticate(conn)
-	case "sasl":
-		g.data(&s)
 	case "create", "create2", "createContainer", "createTTL":
 		g.create(&s)
 	case "multi":
@@ -228,15 +180,9 @@ func (g *generator) one(conn int, verb string) Step {
 		if len(s.Ops) > 2 {
 			g.nodes = nodes // most of these operations fail
 		}
-		if g.IntN(60) == 0 {
-			s.Ops = append(s.Ops, g.inner(g.one(conn, "getData")))
-		}
 	case "multiRead":
 		for range g.few() {
 			s.Ops = append(s.Ops, g.inner(g.one(conn, g.pick("getData", "getChildren"))))
-		}
-		if g.IntN(60) == 0 {
-			s.Ops = append(s.Ops, g.inner(g.one(conn, "setData")))
 		}
 	case "delete", "setData", "check":
 		g.path(&s)
@@ -256,20 +202,15 @@ func (g *generator) one(conn int, verb string) Step {
 		if s.Watch = g.IntN(2) == 0; s.Watch && !s.Literal {
 			g.watched = append(g.watched, s.Path)
 		}
-	case "getACL", "sync", "childCount", "getEphemerals", "deleteContainer":
+	case "getACL", "sync", "childCount", "getEphemerals":
 		g.path(&s)
 		if verb == "getEphemerals" && g.IntN(3) == 0 {
 			s.Path, s.Literal = "/", g.IntN(2) == 0
 		}
-	case "removeWatches", "checkWatches":
+	case "removeWatches":
 		g.path(&s)
 		if len(g.watched) > 0 && g.IntN(4) > 0 {
 			s.Path, s.Literal = g.watched[g.IntN(len(g.watched))], false
-		}
-		if verb == "checkWatches" && s.Literal {
-			// Java 3.8's answer for a path without a slash depends on how many recursive watches it
-			// has ever had, on all connections.
-			s.Path, s.Literal = "/a", false
 		}
 		s.Kind = int32(1 + g.IntN(3))
 		if g.IntN(10) == 0 {
@@ -295,17 +236,6 @@ func (g *generator) one(conn int, verb string) Step {
 		g.closed[conn] = true
 	case "cut", "close":
 		g.closed[conn] = true
-	}
-	if verbs[verb].encode != nil {
-		switch g.IntN(1000) {
-		case 0, 1:
-			s.Cut = 1 + g.IntN(8)
-		case 2:
-			s.More = 1 + g.IntN(8)
-		case 3:
-			// A watch on a null path fails in Java's code, sooner or later.
-			s.NoPath = verb != "addWatch" && verb != "removeWatches" && verb != "checkWatches"
-		}
 	}
 	return s
 }
@@ -356,22 +286,15 @@ func (g *generator) connect(conn, of int) Step {
 	}
 	s.Old = g.IntN(10) == 0
 	g.closed[conn] = s.Password != ""
-	if of > 0 {
-		for i := range g.conns {
-			g.closed[i] = g.closed[i] || i != conn && g.session[i] == g.session[of-1]
-		}
-		g.session[conn] = g.session[of-1]
-	} else {
-		g.session[conn] = g.writes + 1000*conn // another number each time
+	if of > 0 && of-1 != conn {
+		g.closed[of-1] = true
 	}
 	return s
 }
 
-var people = []string{"ann", "bob"}
-
 func (g *generator) authenticate(conn int) Step {
 	s := Step{Conn: conn, Verb: "auth", Scheme: "digest"}
-	name := people[g.IntN(len(people))]
+	name := g.pick("ann", "bob")
 	s.Auth = name + ":" + name
 	switch g.IntN(25) {
 	case 0:
@@ -393,11 +316,10 @@ func (g *generator) create(s *Step) {
 	default:
 		s.Flags = []int32{0, 0, 0, 0, 1, 1, 2, 2, 3, 3}[g.IntN(10)]
 	}
-	if g.IntN(30) == 0 {
-		s.Flags = []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, -1}[g.IntN(11)]
-	}
 	g.path(s)
-	if s.Literal {
+	if s.Literal && s.Flags == 6 {
+		s.Flags = 5
+	} else if s.Literal {
 		s.Flags &^= 2 // it would create a new node
 	}
 	// A sequential node with the root's own name would be next to the root, with a number that
@@ -413,12 +335,6 @@ func (g *generator) create(s *Step) {
 	s.ACL = g.acl()
 	if s.Verb == "createTTL" {
 		s.TTL = []int64{1, 1000, 1000, 3600000, 3600000, 1 << 40, 1<<40 - 1, 0, -1, math.MaxInt64, math.MinInt64}[g.IntN(11)]
-		if s.Flags != 5 && s.Flags != 6 {
-			// This request with flags of another kind and a negative time passes the checks and
-			// ends a real server (3.8.0 and 3.9.3): "ttl cannot be negative", thrown while the log
-			// is applied.
-			s.TTL = max(s.TTL, 0)
-		}
 	}
 	g.created(*s)
 }
@@ -448,7 +364,7 @@ func (g *generator) acl() []string {
 		return nil
 	}
 	if g.IntN(15) == 0 {
-		return []string{g.pick("null", "empty")}
+		return []string{"empty"}
 	}
 	var list []string
 	for range 1 + min(g.IntN(3), g.IntN(3)) {
@@ -521,7 +437,7 @@ func (g *generator) badPath(s *Step) {
 			if s.Verb == "setData" || s.Verb == "setACL" {
 				s.Path = g.pick("", "a", "a/b", "//", "//a", "/no/such")
 			}
-		case "delete", "deleteContainer":
+		case "delete":
 			s.Path = g.pick("", "a", "a/b", "//", "//a", "/", "/zookeeper", "/no/such")
 		default:
 			s.Path = g.pick("", "a", "a/b", "//", "//a", "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config",

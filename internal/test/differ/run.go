@@ -29,27 +29,25 @@ type Target struct {
 	// Fresh, if not nil, makes a new server before each sequence, which Dial then reaches.
 	Fresh func()
 
+	// Bug, if not nil, makes the bug of a connection, see wire.
+	Bug func() func(packet []byte) [][]byte
+
 	// Idle is the time within which an unused session expires, and Sweep the time within which an
 	// empty container is deleted. Steps that wait for that wait as long.
 	Idle, Sweep time.Duration
 
-	Count Count
+	Requests int            // sent by steps
+	Answers  map[string]int // by kind of request and code: "create -110"
 
 	runs   int64
 	keeper admin // set by the first run
 }
 
-// Count counts the requests to a Target, and its answers by kind of request and code.
-type Count struct {
-	Sequences, Requests, Events int
-	Answers                     map[string]int
-}
-
-func (c *Count) answer(verb string, code int32) {
-	if c.Answers == nil {
-		c.Answers = map[string]int{}
+func (t *Target) answered(verb string, code int32) {
+	if t.Answers == nil {
+		t.Answers = map[string]int{}
 	}
-	c.Answers[fmt.Sprintf("%s %d", verb, code)]++
+	t.Answers[fmt.Sprintf("%s %d", verb, code)]++
 }
 
 // Transcript is a server's answers: a group of lines for each step. Lines of one connection in a
@@ -62,10 +60,8 @@ type run struct {
 	root     string
 	base     int64 // the zxid that created the root
 	floor    int64 // all zxids up to this one are alike
-	top      top
 	sessions []session
 	conns    [maxConns]client
-	times    map[int64]int64 // by zxid; milliseconds
 	began    time.Time
 	group    []string
 	late     bool // see ErrLate
@@ -73,10 +69,8 @@ type run struct {
 
 // client is the connection with a number.
 type client struct {
-	wire    *wire // nil if there is none
-	session int   // index into sessions plus one, of the last session granted to it; 0: none
-	refused bool  // the present connection was not granted a session
-
+	wire    *wire         // nil if there is none
+	session int           // index into sessions plus one, of the last session granted to it; 0: none
 	timeout time.Duration // of the session
 	used    time.Time     // when the last answered request was sent
 }
@@ -84,11 +78,6 @@ type client struct {
 type session struct {
 	id       int64
 	password []byte
-}
-
-// top is the node above the roots. Other sequences change its Stat.
-type top struct {
-	cversion, children int32
 }
 
 // ErrLate is returned by Run if so much time has passed between two requests of a session that it
@@ -104,10 +93,8 @@ func (t *Target) Run(q Sequence) (Transcript, error) {
 		target: t,
 		// All names have the same length: lengths of packets are compared.
 		root:  fmt.Sprintf("/d%09d", t.runs),
-		times: map[int64]int64{},
 		began: time.Now(),
 	}
-	t.Count.Sequences++
 	if t.Fresh != nil {
 		t.Close()
 		t.Fresh()
@@ -130,7 +117,7 @@ func (t *Target) Run(q Sequence) (Transcript, error) {
 		r.pong(i)
 	}
 	script = append(script, r.group)
-	if err := r.cleanUp(admin); err != nil && t.Fresh == nil {
+	if err := r.cleanUp(admin); err != nil {
 		return nil, fmt.Errorf("%s: clean-up: %w", t.Name, err)
 	}
 	if r.late {
@@ -171,53 +158,49 @@ func (r *run) connect(s Step) {
 		return
 	}
 	w := newWire(conn)
-	var zxid int64
+	h := jute.Handshake{Timeout: s.Timeout, Password: make([]byte, 16)}
 	if s.Seen {
-		zxid = r.base + s.Zxid
+		h.Zxid = r.base + s.Zxid
 	}
-	timeout := s.Timeout
-	switch timeout {
+	switch s.Timeout {
 	case 0:
-		timeout = defaultTimeout
+		h.Timeout = defaultTimeout
 	case -1:
-		timeout = 0
+		h.Timeout = 0
 	}
-	id, password := int64(0), make([]byte, 16)
 	if s.Of > 0 {
-		of := r.conns[s.Of-1].session
-		if of == 0 {
-			// No session was granted there: send an id that no server has granted.
-			id = 0x7777
-		} else {
-			id, password = r.sessions[of-1].id, r.sessions[of-1].password
+		h.Session = 0x7777 // no server has granted it
+		if of := r.conns[s.Of-1].session; of > 0 {
+			h.Session, h.Password = r.sessions[of-1].id, slices.Clone(r.sessions[of-1].password)
 		}
 		switch s.Password {
 		case "wrong":
-			password = slices.Clone(password)
-			password[0] ^= 1
+			h.Password[0] ^= 1
 		case "short":
-			password = password[:8]
+			h.Password = h.Password[:8]
 		case "zero":
-			password = make([]byte, 16)
+			clear(h.Password)
 		}
 	}
-	r.target.Count.Requests++
+	r.target.Requests++
 	r.touched(s.Conn)
 	sent := time.Now()
-	g, err := w.handshake(zxid, timeout, id, password, s.Old)
+	g, err := w.handshake(h, s.Old)
 	switch {
 	case err != nil:
 		r.say(s.Conn, "connect: %s", describe(err))
 		_ = conn.Close()
-	case g.session == 0:
-		r.say(s.Conn, "refused: %s", r.granted(g, password))
-		c.wire, c.refused = w, true
+	case g.Session == 0:
+		r.say(s.Conn, "refused: %s", r.granted(g, h.Password))
+		c.wire = w
 	default:
-		c.wire, c.refused = w, false
-		line := r.granted(g, password)
-		c.session = r.sessionOf(g)
-		c.used, c.timeout = sent, time.Duration(g.timeout)*time.Millisecond
+		line := r.granted(g, h.Password)
+		c.wire, c.session = w, r.sessionOf(g)
+		c.used, c.timeout = sent, time.Duration(g.Timeout)*time.Millisecond
 		r.say(s.Conn, "connected: %s", line)
+		if r.target.Bug != nil {
+			w.alter = r.target.Bug()
+		}
 	}
 	// By now the server has closed another connection of this session.
 	r.barrier(-1)
@@ -225,34 +208,34 @@ func (r *run) connect(s Step) {
 
 // granted describes the reply to a handshake.
 func (r *run) granted(g grant, sent []byte) string {
-	password := fmt.Sprintf("%d bytes", len(g.password))
-	known := slices.IndexFunc(r.sessions, func(s session) bool { return s.id == g.session })
+	password := fmt.Sprintf("%d bytes", len(g.Password))
+	known := slices.IndexFunc(r.sessions, func(s session) bool { return s.id == g.Session })
 	switch {
-	case bytes.Equal(g.password, make([]byte, len(g.password))):
+	case bytes.Equal(g.Password, make([]byte, len(g.Password))):
 		password += " of zero"
-	case known >= 0 && bytes.Equal(r.sessions[known].password, g.password):
+	case known >= 0 && bytes.Equal(r.sessions[known].password, g.Password):
 		password += ", the session's"
 	case known >= 0:
 		password += ", another"
-	case bytes.Equal(sent, g.password):
+	case bytes.Equal(sent, g.Password):
 		password += ", as sent"
 	}
 	name := "new"
-	if known >= 0 || g.session == 0 {
-		name = r.owner(g.session)
+	if known >= 0 || g.Session == 0 {
+		name = r.owner(g.Session)
 	}
 	return fmt.Sprintf("protocol=%d timeout=%d session=%s password=%s readOnly=%s trailing=%d",
-		g.protocol, g.timeout, name, password, g.readOnly, g.trailing)
+		g.Protocol, g.Timeout, name, password, g.readOnly, g.trailing)
 }
 
 // sessionOf returns the session's index plus one.
 func (r *run) sessionOf(g grant) int {
 	for i, s := range r.sessions {
-		if s.id == g.session {
+		if s.id == g.Session {
 			return i + 1
 		}
 	}
-	r.sessions = append(r.sessions, session{g.session, g.password})
+	r.sessions = append(r.sessions, session{g.Session, g.Password})
 	return len(r.sessions)
 }
 
@@ -303,8 +286,7 @@ var ending = []int32{-115, -112, -6, -118}
 func (s Step) writes() bool {
 	switch s.Verb {
 	case "exists", "getData", "getACL", "getChildren", "getChildren2", "sync", "ping", "check", "multiRead",
-		"removeWatches", "checkWatches", "setWatches", "setWatches2", "getEphemerals", "childCount", "addWatch", "auth",
-		"whoAmI", "sasl":
+		"removeWatches", "setWatches", "setWatches2", "getEphemerals", "childCount", "addWatch", "auth", "whoAmI":
 		return false
 	}
 	return true
@@ -331,8 +313,6 @@ func (r *run) encode(w *wire, s Step) (xid int32, packet []byte) {
 	if v.encode != nil {
 		b = v.encode(r, s, b)
 	}
-	// The header remains whole: without it there is no request.
-	b = append(b[:max(8, len(b)-s.Cut)], make([]byte, s.More)...)
 	return xid, jute.Frame(b)
 }
 
@@ -350,7 +330,7 @@ func (r *run) ask(conn int, steps []Step) (connected bool) {
 		packets = append(packets, packet...)
 		pending = append(pending, asked{s, xid})
 	}
-	r.target.Count.Requests += len(steps)
+	r.target.Requests += len(steps)
 	sent := time.Now()
 	if err := w.send(packets); err != nil {
 		r.lost(conn, ended(err))
@@ -428,7 +408,7 @@ func (r *run) replies(conn int, w *wire, pending []asked) {
 			r.reply(conn, step, zxid, code, d)
 		}
 		// After these a server may close the connection.
-		closes = closes || step.ends() && (step.Verb != "auth" && step.Verb != "sasl") || slices.Contains(ending, code)
+		closes = closes || step.ends() && step.Verb != "auth" || slices.Contains(ending, code)
 	}
 	if closes {
 		r.awaitEnd(conn, w)
@@ -438,7 +418,7 @@ func (r *run) replies(conn int, w *wire, pending []asked) {
 // ends reports whether a server may close the connection after it.
 func (s Step) ends() bool {
 	switch s.Verb {
-	case "close", "unknown", "auth", "sasl":
+	case "close", "unknown", "auth":
 		return true
 	}
 	return false
@@ -458,31 +438,28 @@ func (r *run) awaitEnd(conn int, w *wire) {
 }
 
 func (r *run) reply(conn int, s Step, zxid int64, code int32, d *jute.Decoder) {
-	r.target.Count.answer(s.Verb, code)
+	r.target.answered(s.Verb, code)
 	line := fmt.Sprintf("reply to %s: zxid=%s err=%d", s.Verb, r.zxid(zxid), code)
 	if decode := verbs[s.Verb].decode; decode != nil && (code == 0 || len(d.Rest) > 0) {
 		line += " " + decode(r, s, d)
 	}
+	r.say(conn, "%s", line+rest(d))
+}
+
+// rest describes a packet that ends too early or too late.
+func rest(d *jute.Decoder) (text string) {
 	if d.Bad {
-		line += fmt.Sprintf(" (%v)", d.Err())
+		text = fmt.Sprintf(" (%v)", d.Err())
 	}
 	if len(d.Rest) > 0 {
-		line += fmt.Sprintf(" trailing=%x", d.Rest)
+		text += fmt.Sprintf(" trailing=%x", d.Rest)
 	}
-	r.say(conn, "%s", line)
+	return text
 }
 
 func (r *run) event(conn int, zxid int64, code int32, d *jute.Decoder) {
-	r.target.Count.Events++
 	kind, state, path := d.Int32(), d.Int32(), d.Text()
-	line := fmt.Sprintf("event zxid=%s err=%d type=%d state=%d path=%s", r.zxid(zxid), code, kind, state, r.name(path))
-	if d.Bad {
-		line += fmt.Sprintf(" (%v)", d.Err())
-	}
-	if len(d.Rest) > 0 {
-		line += fmt.Sprintf(" trailing=%x", d.Rest)
-	}
-	r.say(conn, "%s", line)
+	r.say(conn, "event zxid=%s err=%d type=%d state=%d path=%s%s", r.zxid(zxid), code, kind, state, r.name(path), rest(d))
 }
 
 // barrier reads what all connections but one have received so far.
@@ -531,12 +508,16 @@ func describe(err error) string {
 func (r *run) lapse(s Step) {
 	r.touched(s.Conn)
 	if w := r.conns[s.Conn].wire; w != nil {
-		r.untilEnd(s.Conn, w)
 		// The end of the session also fires its own watches, and the connection is closed at once:
 		// whether the events arrive is random.
-		r.group = slices.DeleteFunc(r.group, func(line string) bool {
-			return strings.HasPrefix(line, fmt.Sprintf("[%d] event", s.Conn))
-		})
+		packet, err := w.receive(patience)
+		for ; err == nil; packet, err = w.receive(patience) {
+			d := &jute.Decoder{Rest: packet}
+			if xid := d.Int32(); xid != jute.XidEvent {
+				r.say(s.Conn, "reply that was not asked for: xid=%d", xid)
+			}
+		}
+		r.lost(s.Conn, err)
 	} else {
 		time.Sleep(r.target.Idle)
 	}
@@ -544,23 +525,6 @@ func (r *run) lapse(s Step) {
 	r.barrier(s.Conn)
 	// The nodes are deleted in random order.
 	slices.Sort(r.group)
-}
-
-func (r *run) untilEnd(conn int, w *wire) {
-	for {
-		packet, err := w.receive(patience)
-		if err != nil {
-			r.lost(conn, err)
-			return
-		}
-		d := &jute.Decoder{Rest: packet}
-		xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
-		if xid != jute.XidEvent {
-			r.say(conn, "reply that was not asked for: xid=%d zxid=%s err=%d", xid, r.zxid(zxid), code)
-			continue
-		}
-		r.event(conn, zxid, code, d)
-	}
 }
 
 // sweep sends requests that empty containers, and waits until the node in the step is deleted, or

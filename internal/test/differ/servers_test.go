@@ -4,12 +4,10 @@ import (
 	"errors"
 	"net"
 	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/memzk"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -22,19 +20,18 @@ type mode struct {
 var (
 	// calm: nothing happens by itself during a sequence.
 	calm = mode{tick: 2 * time.Second, sweep: time.Hour}
-	// lapsing: sessions of ShortSession expire soon. The rest of idle is for a busy machine.
-	lapsing = mode{tick: 100 * time.Millisecond, sweep: time.Hour, idle: ShortSession*time.Millisecond + 500*time.Millisecond}
+	// lapsing: sessions of 700 ms expire soon. The rest of idle is for a busy machine.
+	lapsing = mode{tick: 100 * time.Millisecond, sweep: time.Hour, idle: 1200 * time.Millisecond}
 	// sweeping: time for three sweeps, because a container may be the last child of another.
 	sweeping = mode{tick: 2 * time.Second, sweep: 100 * time.Millisecond, wait: 400 * time.Millisecond}
 )
 
 var versionLine = regexp.MustCompile(`Zookeeper version: (\d+\.\d+\.\d+)`)
 
-// java starts a Java server: the server under home, or the installed server.
-func java(t *testing.T, home string, m mode) *Target {
+// java starts the installed server.
+func java(t *testing.T, m mode) *Target {
 	t.Helper()
 	s := realzk.Standalone(t, realzk.Options{
-		Home:           home,
 		Tick:           m.tick,
 		ContainerCheck: m.sweep,
 		JVM: []string{
@@ -42,7 +39,7 @@ func java(t *testing.T, home string, m mode) *Target {
 			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + SuperDigest,
 		},
 	})
-	stat, err := s.Stat()
+	stat, err := s.Word("srvr")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,65 +61,33 @@ func java(t *testing.T, home string, m mode) *Target {
 // memory starts in-memory servers, a new one for each sequence.
 func memory(t *testing.T, version string, m mode) *Target {
 	t.Helper()
-	var ensemble *memzk.Ensemble
-	var listener net.Listener
-	var served chan error
-	stop := func() {
-		if ensemble != nil {
-			ensemble.Stop()
-			_ = listener.Close()
-			<-served
-		}
-	}
+	stop := func() {}
 	target := &Target{Name: "memzk " + version, Version: version, Idle: m.idle, Sweep: m.wait}
 	target.Fresh = func() {
 		stop()
-		var err error
 		// TCP, because an ACL may name the client's address.
-		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
-		ensemble = memzk.Start(memzk.Config{
+		ensemble := memzk.Start(memzk.Config{
 			Tick: m.tick, MaxSession: time.Minute, ContainerCheck: m.sweep, TTLNodes: true, Version: version,
 		})
-		served = make(chan error, 1)
-		go func(e *memzk.Ensemble, l net.Listener, served chan<- error) {
-			served <- e.Leader().Serve(l)
-		}(ensemble, listener, served)
+		served := make(chan error, 1)
+		go func() { served <- ensemble.Leader().Serve(listener) }()
+		stop = func() {
+			ensemble.Stop()
+			<-served
+		}
+		target.Dial = func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) }
 	}
-	target.Dial = func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) }
-	t.Cleanup(stop)
+	t.Cleanup(func() { stop() })
 	t.Cleanup(target.Close)
 	return target
 }
 
 // pair is two servers that must behave alike.
 type pair [2]*Target
-
-func (p pair) names() [2]string { return [2]string{p[0].Name, p[1].Name} }
-
-func (p pair) play(t *testing.T, q Sequence) [2]Transcript {
-	t.Helper()
-	return inTime(t, q, p.playOnce)
-}
-
-// inTime plays a sequence again if the machine was too busy, which the clock shows, whatever the
-// servers have answered.
-func inTime[T any](t *testing.T, q Sequence, play func(Sequence) (T, error)) T {
-	t.Helper()
-	for range 20 {
-		scripts, err := play(q)
-		if errors.Is(err, ErrLate) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, q)
-		}
-		return scripts
-	}
-	t.Fatalf("%v, twenty times:\n%s", ErrLate, q)
-	panic("unreachable")
-}
 
 func (p pair) playOnce(q Sequence) (scripts [2]Transcript, err error) {
 	second := make(chan error, 1)
@@ -135,26 +100,28 @@ func (p pair) playOnce(q Sequence) (scripts [2]Transcript, err error) {
 	return scripts, errors.Join(err, <-second)
 }
 
-// compare plays a sequence and returns how the servers differ, except for what their versions
-// explain.
-func (p pair) compare(t *testing.T, q Sequence) (*Difference, []string) {
+// inTime plays a sequence again if the machine was too busy, which the clock shows, whatever the
+// servers have answered.
+func inTime[T any](t *testing.T, q Sequence, play func(Sequence) (T, error)) (scripts T) {
 	t.Helper()
-	scripts := p.play(t, q)
-	return Compare(q, p.names(), scripts[0], scripts[1], Between(p[0].Version, p[1].Version))
+	err := ErrLate
+	for tries := 0; errors.Is(err, ErrLate) && tries < 20; tries++ {
+		scripts, err = play(q)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, q)
+	}
+	return scripts
 }
 
-// shrink searches, in at most "tries" plays, for a shorter sequence for which the servers differ in
-// the same way as in d.
+// compare plays a sequence and returns how the servers differ.
+func (p pair) compare(t *testing.T, q Sequence) *Difference {
+	t.Helper()
+	scripts := inTime(t, q, p.playOnce)
+	return Compare(q, [2]string{p[0].Name, p[1].Name}, scripts[0], scripts[1])
+}
+
 func (p pair) shrink(t *testing.T, d *Difference, tries int) *Difference {
 	t.Helper()
-	return Shrink(d, tries, func(q Sequence) *Difference {
-		d, _ := p.compare(t, q)
-		return d
-	})
-}
-
-func number(t *testing.T, env string, otherwise int64) int64 {
-	t.Helper()
-	test.Setting(t, env, &otherwise, func(v string) (int64, error) { return strconv.ParseInt(v, 10, 64) })
-	return otherwise
+	return Shrink(d, tries, func(q Sequence) *Difference { return p.compare(t, q) })
 }

@@ -22,15 +22,13 @@ type Step struct {
 
 	Path    string `json:"path,omitempty"`
 	Literal bool   `json:"literal,omitempty"` // send the path as it is, not below the root
-	NoPath  bool   `json:"noPath,omitempty"`  // the path is null
 
 	Data string `json:"data,omitempty"`
 	Null bool   `json:"null,omitempty"` // the data is null
 	Size int    `json:"size,omitempty"` // the data is that many bytes
 
-	// ACL has entries like "31 world anyone"; nil means this entry. A single "null" or "empty" is a
-	// list without entries. "digest NAME" means the digest of NAME:NAME, "digest! ID" means ID
-	// itself.
+	// ACL has entries like "31 world anyone"; nil means this entry. A single "empty" is a list
+	// without entries. "digest NAME" means the digest of NAME:NAME, "digest! ID" means ID itself.
 	ACL []string `json:"acl,omitempty"`
 
 	Flags   int32 `json:"flags,omitempty"`
@@ -59,8 +57,6 @@ type Step struct {
 	Old      bool   `json:"old,omitempty"`      // without the read-only byte, like clients before 3.4
 
 	Code int32 `json:"code,omitempty"` // for an "unknown" request
-	Cut  int   `json:"cut,omitempty"`  // bytes to remove from the end of the packet
-	More int   `json:"more,omitempty"` // bytes to add to the end of the packet
 
 	Ops []Step `json:"ops,omitempty"` // for multi, multiRead, burst
 }

@@ -34,7 +34,6 @@ func init() {
 		"create2":         {jute.OpCreate2, encodeCreate, decodePathStat},
 		"createContainer": {jute.OpCreateContainer, encodeCreate, decodePathStat},
 		"createTTL":       {jute.OpCreateTTL, encodeCreate, decodePathStat},
-		"deleteContainer": {jute.OpDeleteContainer, encodePath, nil}, // the server's own request, which a client may send, too
 		"delete":          {jute.OpDelete, encodePathVersion, nil},
 		"exists":          {jute.OpExists, encodePathWatch, decodeStat},
 		"getData":         {jute.OpGetData, encodePathWatch, decodeDataStat},
@@ -49,7 +48,6 @@ func init() {
 		"multi":           {jute.OpMulti, encodeMulti, decodeMulti},
 		"multiRead":       {jute.OpMultiRead, encodeMulti, decodeMulti},
 		"removeWatches":   {jute.OpRemoveWatches, encodePathKind, nil},
-		"checkWatches":    {jute.OpCheckWatches, encodePathKind, nil},
 		"setWatches":      {jute.OpSetWatches, encodeSetWatches, nil},
 		"setWatches2":     {jute.OpSetWatches2, encodeSetWatches, nil},
 		"getEphemerals":   {jute.OpGetEphemerals, encodePath, decodeEphemerals},
@@ -57,8 +55,6 @@ func init() {
 		"addWatch":        {jute.OpAddWatch, encodePathKind, decodeError},
 		"auth":            {jute.OpAuth, encodeAuth, nil},
 		"whoAmI":          {jute.OpWhoAmI, nil, decodeIdentities},
-		"sasl":            {jute.OpSASL, encodeToken, decodeToken},
-		"reconfig":        {jute.OpReconfig, encodeReconfig, nil},
 		"close":           {jute.OpCloseSession, nil, nil},
 		"unknown":         {0, nil, nil}, // the step has the code
 	}
@@ -74,9 +70,6 @@ func encodeCreate(r *run, s Step, b []byte) []byte {
 }
 
 func encodePath(r *run, s Step, b []byte) []byte {
-	if s.NoPath {
-		return jute.AppendInt32(b, -1)
-	}
 	return jute.AppendText(b, r.path(s))
 }
 
@@ -120,15 +113,6 @@ func encodeAuth(_ *run, s Step, b []byte) []byte {
 	return jute.AppendBytes(jute.AppendText(jute.AppendInt32(b, 0), s.Scheme), []byte(s.Auth))
 }
 
-func encodeToken(_ *run, s Step, b []byte) []byte { return jute.AppendBytes(b, s.bytes()) }
-
-func encodeReconfig(_ *run, _ Step, b []byte) []byte {
-	b = jute.AppendText(b, "server.9=127.0.0.1:1:2;3") // joining members
-	b = jute.AppendInt32(b, -1)
-	b = jute.AppendInt32(b, -1)
-	return jute.AppendInt64(b, -1)
-}
-
 // encodeMulti: a multi of the read kind cannot contain writes, but a client can send them.
 func encodeMulti(r *run, s Step, b []byte) []byte {
 	header := func(op int32, end bool) { b = jute.AppendInt32(jute.AppendBool(jute.AppendInt32(b, op), end), -1) }
@@ -148,8 +132,6 @@ func encodeACL(s Step, b []byte) []byte {
 	switch {
 	case acl == nil:
 		acl = []string{"31 world anyone"}
-	case slices.Equal(acl, []string{"null"}):
-		return jute.AppendInt32(b, -1)
 	case slices.Equal(acl, []string{"empty"}):
 		acl = nil
 	}
@@ -260,8 +242,6 @@ func decodeIdentities(_ *run, _ Step, d *jute.Decoder) string {
 	return fmt.Sprintf("identities=%q", list)
 }
 
-func decodeToken(_ *run, _ Step, d *jute.Decoder) string { return "token=" + data(d.Bytes()) }
-
 func decodeCount(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("count=%d", d.Int32()) }
 
 func decodeError(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("result=%d", d.Int32()) }
@@ -283,7 +263,7 @@ func decodeMulti(r *run, s Step, d *jute.Decoder) string {
 		if i < len(s.Ops) {
 			op = s.Ops[i]
 		}
-		if r.target.Count.answer("multi:"+op.Verb, err); code == jute.OpError {
+		if r.target.answered("multi:"+op.Verb, err); code == jute.OpError {
 			fmt.Fprintf(&b, " code=%d", d.Int32())
 			continue
 		}
