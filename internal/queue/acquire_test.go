@@ -222,24 +222,6 @@ func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	})
 }
 
-// The node's number is one of the last of the directory's counter.
-func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 10*time.Second)
-		m := x.enter()
-		m.made.Dir, m.token = &zk.Stat{NumChildren: 1}, 1
-		m.nodes[0].Seq = 1<<31 - 1<<20
-		if _, err := m.together.waitTurn(t.Context(), false); !errors.Is(err, znode.ErrSequence) {
-			t.Errorf("%v, want %v", err, znode.ErrSequence)
-		}
-		m.nodes[0].Seq--
-		if _, err := m.together.waitTurn(t.Context(), false); err != nil {
-			t.Errorf("the last number that is good: %v", err)
-		}
-	})
-}
-
 // The reply to the create, and a listing, count only for the directory that the limit belongs to.
 // If the directory was deleted and created again, another limit may have the same version: so the
 // limit is read again, and the queue is listed.

@@ -77,114 +77,62 @@ func (x *testQueue) reconnects(sess int64) {
 	})
 }
 
-// Whatever may mean that a writer is queued behind the node ends the sharing.
-func TestWhichReaderMayShareANode(t *testing.T) {
-	touch := func(x *testQueue) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
+// Whatever may mean that a writer is queued behind the node ends the sharing. A reader needs no
+// listing while an earlier one showed no writer, ahead or behind, and its watch has not fired.
+func TestWhatAListingIsWorth(t *testing.T) {
+	comes := func(x *testQueue) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
+	// listed has the waiter list, and another client act before the listing is recorded.
+	listed := func(x *testQueue, m *waiter, meanwhile func(), watches bool) {
+		m.epoch = x.queue.client.Epoch()
+		line, dir, err := x.queue.list(x.Context(), m.sess)
+		x.must(nil, err)
+		meanwhile()
+		var watch *zkclient.Watch
+		if watches {
+			watch = x.queue.watchWriters(x.Context(), m.sess)
+		}
+		x.queue.view.listed(m, line, dir, watch)
+	}
+	nothing := func() {}
 	for name, c := range map[string]struct {
 		happen func(*testQueue, *waiter)
-		joins  bool
+		joins  bool // another reader may join the node
+		none   bool // no writer is queued
 	}{
-		"before the first listing": {func(*testQueue, *waiter) {}, true},
-		"after a listing":          {(*testQueue).looks, true},
-		"a reader comes": {func(x *testQueue, m *waiter) {
-			x.looks(m)
-			x.other(znode.Read)
-		}, true},
+		"before the first listing": {func(*testQueue, *waiter) {}, true, false},
+		"after a listing":          {(*testQueue).looks, true, true},
+		"a reader comes":           {func(x *testQueue, m *waiter) { x.looks(m); x.other(znode.Read) }, true, true},
 		"a writer is ahead": {func(x *testQueue, m *waiter) {
 			x.other(znode.Write)
 			m.nodes = x.enter().nodes
 			x.looks(m)
-		}, true},
-		"a writer comes": {func(x *testQueue, m *waiter) {
-			x.looks(m)
-			touch(x)
-			x.writerIsTold()
-		}, false},
-		"a writer is behind already": {func(x *testQueue, m *waiter) {
-			x.other(znode.Write)
-			x.looks(m)
-		}, false},
+		}, true, false},
+		"a writer comes":             {func(x *testQueue, m *waiter) { x.looks(m); comes(x); x.writerIsTold() }, false, false},
+		"a writer is behind already": {func(x *testQueue, m *waiter) { x.other(znode.Write); x.looks(m) }, false, false},
 		"a writer came between the listing and the watch": {func(x *testQueue, m *waiter) {
-			m.epoch = x.queue.client.Epoch()
-			line, dir, err := x.queue.list(x.Context(), m.sess)
-			x.must(nil, err)
-			x.other(znode.Write)
-			touch(x)
-			x.queue.view.listed(m, line, dir, x.queue.watchWriters(x.Context(), m.sess))
-		}, false},
-		"there is no watch": {func(x *testQueue, m *waiter) {
-			m.epoch = x.queue.client.Epoch()
-			line, dir, err := x.queue.list(x.Context(), m.sess)
-			x.must(nil, err)
-			x.queue.view.listed(m, line, dir, nil)
-		}, false},
+			listed(x, m, func() { x.other(znode.Write); comes(x) }, true)
+		}, false, false},
+		"there is no watch": {func(x *testQueue, m *waiter) { listed(x, m, nothing, false) }, false, false},
 		"there is a watch of another listing": {func(x *testQueue, m *waiter) {
 			x.looks(x.shares())
-			m.epoch = x.queue.client.Epoch()
-			line, dir, err := x.queue.list(x.Context(), m.sess)
-			x.must(nil, err)
-			x.queue.view.listed(m, line, dir, nil)
-		}, true},
+			listed(x, m, nothing, false)
+		}, true, true},
 		"there is no connection": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.proxy.Refuse()
 			x.until("it is told", func() bool { return x.conn.State() != zk.StateHasSession })
-		}, false},
-		"the connection is another": {func(x *testQueue, m *waiter) {
-			x.looks(m)
-			x.reconnects(m.sess)
-		}, false},
-		"the session ends": {func(x *testQueue, m *waiter) {
-			x.looks(m)
-			x.venue.Expire(x, x.conn)
-			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := shared(t, v)
-				m := x.shares()
-				c.happen(x, m)
-				if got := m.request.Sharing.CanJoin(); got != c.joins {
-					t.Errorf("another reader may join: %v", got)
-				}
-			})
-		})
-	}
-}
-
-// A reader needs no listing while an earlier listing showed no writer, ahead or behind, and the
-// watch that belongs to it has not fired.
-func TestWhenNoWriterIsQueued(t *testing.T) {
-	for name, c := range map[string]struct {
-		happen func(*testQueue, *waiter)
-		none   bool
-	}{
-		"none is there": {(*testQueue).looks, true},
-		"one is ahead": {func(x *testQueue, m *waiter) {
-			x.other(znode.Write)
-			m.nodes = x.enter().nodes
-			x.looks(m)
-		}, false},
-		"one is behind": {func(x *testQueue, m *waiter) {
-			x.other(znode.Write)
-			x.looks(m)
-		}, false},
-		"one has come since": {func(x *testQueue, m *waiter) {
-			x.looks(m)
-			x.must(x.witness.Set(x.queue.dir, nil, -1))
-			x.writerIsTold()
-		}, false},
-		"the connection is another": {func(x *testQueue, m *waiter) {
-			x.looks(m)
-			x.reconnects(m.sess)
-		}, false},
+		}, false, false},
+		"the connection is another": {func(x *testQueue, m *waiter) { x.looks(m); x.reconnects(m.sess) }, false, false},
 		"a listing on another connection": {func(x *testQueue, m *waiter) {
 			x.queue.watchWriters(x.Context(), m.sess)
 			x.reconnects(m.sess)
 			x.looks(m)
-		}, true},
+		}, true, true},
+		"the session ends": {func(x *testQueue, m *waiter) {
+			x.looks(m)
+			x.venue.Expire(x, x.conn)
+			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,8 +140,8 @@ func TestWhenNoWriterIsQueued(t *testing.T) {
 				x := shared(t, v)
 				m := x.shares()
 				c.happen(x, m)
-				if got := x.queue.view.noWriter() != nil; got != c.none {
-					t.Errorf("no writer: %v", got)
+				if joins, none := m.request.Sharing.CanJoin(), x.queue.view.noWriter() != nil; joins != c.joins || none != c.none {
+					t.Errorf("another reader may join: %v, want %v; no writer: %v, want %v", joins, c.joins, none, c.none)
 				}
 			})
 		})

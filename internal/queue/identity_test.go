@@ -3,7 +3,6 @@ package queue
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -34,20 +33,6 @@ func TestIdentify(t *testing.T) {
 		if host, pid := identify([]byte(data)); host != want.Host || pid != want.Pid {
 			t.Errorf("%q: host %q, pid %d, want %+v", data, host, pid, want)
 		}
-	}
-}
-
-func TestAProcessKnowsItself(t *testing.T) {
-	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := Default().Data
-	if host, pid := identify(data); host != name || pid != os.Getpid() {
-		t.Errorf("%s: host %q, pid %d", data, host, pid)
-	}
-	if again := Default().Data; &again[0] != &data[0] {
-		t.Error("encoded once more")
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"time"
+	"strings"
 
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -33,21 +33,8 @@ var (
 	errToken = errors.New("P-token")
 )
 
-// tally counts what a search came across, as steps of the graph.
-type tally struct {
-	granted                                [opMistake + 1]int // by the step that led there
-	late                                   int                // grants to members whose nodes are gone
-	relists, requeues, looks               int
-	counts                                 int // deletions that were counted without a request
-	expiriesWaiting, cancelsWaiting        int
-	lowersBeforeReader, lowersBeforeWriter int
-}
-
-func (s tally) String() string {
-	return fmt.Sprintf("grants by shortcut %d, listing %d, strike-out %d, mark %d, missing node %d, late %d; relists %d, looks that refused %d, requeues %d, expiries of waiters %d, cancels %d, downgrades before reader %d, before writer %d",
-		s.granted[opShortcut], s.granted[opTake], s.granted[opEvent], s.granted[opMarked], s.granted[opSettle], s.late,
-		s.relists, s.looks, s.requeues, s.expiriesWaiting, s.cancelsWaiting, s.lowersBeforeReader, s.lowersBeforeWriter)
-}
+// opCounts counts the steps of a search, by their kind.
+type opCounts [opResize + 1]int
 
 // blocks is the naive definition, written independently of the rules.
 func (m *model) blocks(ahead, mine znode.Kind) bool {
@@ -105,7 +92,7 @@ func (m *model) room(i int, resized bool) int {
 // grant makes member i a holder, and checks that it may be one.
 func (m *model) grant(s *modelState, i int, how op) {
 	me := &s.member[i]
-	m.seen.granted[how]++
+	m.granted[how]++
 	own := m.own(s, i)
 	alive := s.live.all(own)
 	switch {
@@ -117,9 +104,6 @@ func (m *model) grant(s *modelState, i int, how op) {
 		m.wrong = fmt.Errorf("%w: %s takes the lock, but has been told of nothing that makes it its turn", errFIFO, m.name(i))
 	case alive && !m.mayGo(s, i, s.live):
 		m.wrong = fmt.Errorf("%w: %s takes the lock while a node exists that came before", errFIFO, m.name(i))
-	}
-	if !alive {
-		m.seen.late++
 	}
 	token := m.token(s, i)
 	for j := range m.members {
@@ -235,18 +219,17 @@ func (m *model) checkEnd(s *modelState) error {
 
 // outcome is what a search came to.
 type outcome struct {
-	states int
-	took   time.Duration
-	seen   tally
-	wrong  error       // the first property found broken
-	trace  []modelStep // a shortest way there
+	states         int
+	taken, granted opCounts    // steps, and grants by the step that led there
+	wrong          error       // the first property found broken
+	trace          []modelStep // a shortest way there
 }
 
 // explore visits every state that can be reached, those that take the fewest steps first, and stops
 // at the first that breaks a property. explore keeps 128 bits of each state. The chance that it
 // takes two states for the same state is less than 1 in 2^80.
 func (m *model) explore() outcome {
-	began := time.Now()
+	m.taken, m.granted = opCounts{}, opCounts{}
 	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	type print [2]uint64
 	of := func(s *modelState) print {
@@ -276,6 +259,7 @@ func (m *model) explore() outcome {
 			var last []modelStep
 			moves := false
 			m.next(s, func(by modelStep, after *modelState) {
+				m.taken[by.op]++
 				moves = moves || !by.op.mayNeverHappen()
 				if wrong != nil {
 					return
@@ -296,11 +280,46 @@ func (m *model) explore() outcome {
 				wrong = m.checkEnd(s)
 			}
 			if wrong != nil {
-				return outcome{states: len(visited), took: time.Since(began), seen: m.seen, wrong: wrong, trace: way(here, last...)}
+				return outcome{len(visited), m.taken, m.granted, wrong, way(here, last...)}
 			}
 		}
 		offset += len(front)
 		front = behind
 	}
-	return outcome{states: len(visited), took: time.Since(began), seen: m.seen}
+	return outcome{len(visited), m.taken, m.granted, nil, nil}
+}
+
+// name is what a member is called in a trace.
+func (m *model) name(i int) string { return string(rune('A' + i)) }
+
+// label is what a node is called in a trace. The numbers go up with the rounds of its member.
+func (m *model) label(n nodeNo) string {
+	return fmt.Sprintf("%s-%s%d", m.name(int(m.owner[n])), m.kind[n], n)
+}
+
+// tell describes a trace: the steps, and which nodes exist after each.
+func (m *model) tell(trace []modelStep) string {
+	var b strings.Builder
+	s := m.start()
+	for k, want := range trace {
+		before := s
+		m.next(&before, func(by modelStep, after *modelState) {
+			if by == want {
+				s = *after
+			}
+		})
+		fmt.Fprintf(&b, "%2d. %s %s", k+1, m.name(int(want.who)), opWords[want.op])
+		if want.op.hasNode() {
+			b.WriteString(" " + m.label(want.node))
+		}
+		if s.member[want.who].phase == inHolds && before.member[want.who].phase != inHolds {
+			b.WriteString(", and HOLDS")
+		}
+		b.WriteString("; nodes:")
+		for n := range s.live.nodes {
+			b.WriteString(" " + m.label(n))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -40,14 +41,23 @@ type memberSpec struct {
 	downgrade bool
 }
 
-var (
-	aLocker     = memberSpec{kind: znode.Lock, nodes: 1}
-	aWriter     = memberSpec{kind: znode.Write, nodes: 1}
-	aDowngrader = memberSpec{kind: znode.Write, nodes: 1, downgrade: true}
-	aReader     = memberSpec{kind: znode.Read, nodes: 1}
-)
-
-func permit(n int) memberSpec { return memberSpec{kind: znode.Permit, nodes: n} }
+// members makes members of words: l for a mutex, w for a writer, d for a writer that downgrades, r
+// for a reader, p2 for two permits.
+func members(words string) (all []memberSpec) {
+	for word := range strings.FieldsSeq(words) {
+		spec := memberSpec{nodes: 1}
+		switch word[0] {
+		case 'd':
+			spec.kind, spec.downgrade = znode.Write, true
+		case 'p':
+			spec.kind, spec.nodes = znode.Permit, int(word[1]-'0')
+		default:
+			spec.kind = kindOf[word[0]]
+		}
+		all = append(all, spec)
+	}
+	return all
+}
 
 // nodeNo is one of all the nodes that may ever exist. Each round of a member has nodes of its own,
 // and so has a downgrade.
@@ -164,8 +174,8 @@ type model struct {
 	names [maxNodes][maxLine]znode.Node // by node and by its number in line
 	rules [maxMembers][2]rule           // by the first number of permits, and after a Resize
 
-	seen  tally
-	wrong error // what the step that was taken last has broken
+	taken, granted opCounts
+	wrong          error // what the step that was taken last has broken
 }
 
 func newModel(c modelConfig, b bug) *model {

@@ -20,20 +20,20 @@ const (
 	opCreate   op = iota // the transaction that makes the nodes, and its reply
 	opShortcut           // the reply says that there is room
 	opList
-	opGuard    // watch the own nodes
-	opTake     // after the listing: recheck, then hold
-	opWatch    // a blocker
-	opSettle   // all watches are answered, some with NoNode
-	opEvent    // a watched blocker was deleted
-	opMarked   // a watched blocker was released by its holder
-	opOwnEvent // an own node was deleted
-	opResized  // the watch on the number of permits has fired
-	opNotice   // the client learns that its session is over
-	opMistake  // only with a bug: the client takes EventNotWatching for the deletion of a blocker
-	opHear     // the server catches up by one transaction
-	opRemove   // the nodes of a member that leaves
+	opGuard
+	opTake // after the listing: recheck, then hold
+	opWatch
+	opSettle
+	opEvent
+	opMarked
+	opOwnEvent
+	opResized
+	opNotice
+	opMistake // only with a bug
+	opHear
+	opRemove
 	opRelease
-	opReap // the servers end the session of a member that has crashed
+	opReap
 
 	// The following steps may happen, but no member can rely on them.
 	opDowngrade
@@ -44,6 +44,38 @@ const (
 	opSteal
 	opResize
 )
+
+func (o op) hasNode() bool {
+	return o == opWatch || o == opEvent || o == opMarked || o == opMistake || o == opSteal
+}
+
+// opWords say what a member does, or what happens to it; the node follows if the step has one.
+var opWords = [...]string{
+	opCreate:    "queues",
+	opShortcut:  "learns from the reply that there is room",
+	opList:      "lists",
+	opGuard:     "wants to watch its own nodes",
+	opTake:      "finds in its listing that it is its turn",
+	opWatch:     "wants to watch",
+	opSettle:    "strikes out the nodes that it could not watch",
+	opEvent:     "receives the deletion of",
+	opMarked:    "receives the release, by its holder, of",
+	opOwnEvent:  "receives the deletion of its own nodes",
+	opResized:   "receives the Resize",
+	opNotice:    "learns that its session is over",
+	opMistake:   "takes the end of its session for the deletion of",
+	opHear:      "is connected to a server that applies the next transaction",
+	opRemove:    "has its nodes deleted",
+	opRelease:   "releases",
+	opReap:      "has its session ended by the servers",
+	opDowngrade: "becomes a reader",
+	opExpire:    "has its session expire without notice",
+	opCancel:    "is canceled",
+	opCrash:     "crashes",
+	opLose:      "declares its hold lost, although its nodes exist",
+	opSteal:     "suffers the deletion, by another program, of",
+	opResize:    "is to get another number of permits",
+}
 
 func (o op) mayNeverHappen() bool { return o >= opDowngrade }
 
@@ -247,20 +279,16 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 	me := &s.member[i]
 	switch {
 	case t.clear() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
-		m.seen.relists++
 		m.again(s, i)
 	case t.clear() && m.resizedSince(s, i) && !m.bug.noResizeLook:
-		m.seen.relists++
 		m.again(s, i)
 	case t.clear():
 		if !m.look(s, i) {
-			m.seen.looks++
 			m.requeue(s, i)
 			return
 		}
 		m.grant(s, i, how)
 	case how != opTake:
-		m.seen.relists++
 		m.again(s, i)
 	default:
 		me.phase = inWatches
@@ -386,7 +414,6 @@ func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 		m.remove(s, &t, n, how == opEvent || m.bug.strikesMissing)
 	}
 	if me := &s.member[i]; !t.clear() && (t.wakes() || m.bug.neverListsAgain) {
-		m.seen.counts++
 		me.listed, me.watched, me.missing = me.listed.without(gone), me.watched.without(gone), 0
 		return
 	}
@@ -402,7 +429,6 @@ func (m *model) remove(s *modelState, t *blockers, n nodeNo, seen bool) {
 // requeue deletes what is left of the nodes, and starts over at the tail.
 func (m *model) requeue(s *modelState, i int) {
 	me := &s.member[i]
-	m.seen.requeues++
 	if !me.is.has(isOver) && s.live.any(m.own(s, i)) && !m.bug.requeuesWithout {
 		m.happen(s, txDeletes, i)
 	}
@@ -474,15 +500,6 @@ func (m *model) marks(s *modelState, i int) bool {
 }
 
 func (m *model) downgrade(s *modelState, i int) {
-	for j := range m.members {
-		if m.waiting(s, j) && s.member[j].watched.any(m.own(s, i)) {
-			if m.members[j].kind == znode.Read {
-				m.seen.lowersBeforeReader++
-			} else {
-				m.seen.lowersBeforeWriter++
-			}
-		}
-	}
 	m.happen(s, txLowers, i)
 	s.member[i].is |= isLowered
 }
@@ -495,18 +512,12 @@ func (m *model) fail(s *modelState, i int, do doer) {
 	if s.left.expiries > 0 && inLine && !me.is.has(isOver) {
 		do(opExpire, 0, func(s *modelState, me *modelClient) {
 			s.left.expiries--
-			if me.phase == inWatches {
-				m.seen.expiriesWaiting++
-			}
 			m.happen(s, txCloses, i)
 		})
 	}
 	if s.left.cancels > 0 && waiting {
 		do(opCancel, 0, func(s *modelState, me *modelClient) {
 			s.left.cancels--
-			if me.phase == inWatches {
-				m.seen.cancelsWaiting++
-			}
 			*me = modelClient{phase: inLeaves, round: me.round, is: me.is & isOver}
 			if m.bug.keepsCanceled {
 				*me = modelClient{phase: inFinished}

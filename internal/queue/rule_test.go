@@ -138,29 +138,6 @@ func TestGone(t *testing.T) {
 	}
 }
 
-func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
-	children := []string{
-		"README", "0f8fad5b-d9cb-469f-a165-70867728950e__lock__0000000000", "lock-0000000001", "_c_x",
-		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-__WRIT__0000000002", "write-0000000003x", "permit-0000000004",
-		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-write-0000000005",
-	}
-	line, err := znode.Sort(children, znode.Read, znode.Write)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if turn := writeRule.blockers(line, line[0]); len(line) != 1 || !turn.clear() {
-		t.Fatalf("a writer waits for %v", line)
-	}
-	// The mutex has the word of Curator and zk.Lock, and so queues with them.
-	line, err = znode.Sort(children, znode.Lock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if turn := lockRule.blockers(line, znode.Node{Seq: 9}); turn.clear() || turn.watched[0].Name != "lock-0000000001" {
-		t.Fatalf("a mutex watches %v", turn.watched)
-	}
-}
-
 // Fairness, without I/O: in every queue of up to six members, the first members may hold, as many
 // as fit, and none is passed over.
 func TestOnlyTheFirstMayGo(t *testing.T) {
@@ -168,14 +145,6 @@ func TestOnlyTheFirstMayGo(t *testing.T) {
 		turn := r.blockers(line, line[first])
 		return turn.clear()
 	}
-	t.Run("mutex", func(t *testing.T) {
-		line := inLine(t, "l1 l2 l3 l4 l5 l6")
-		for i := range line {
-			if may(lockRule, line, i) != (i == 0) {
-				t.Errorf("number %d", i)
-			}
-		}
-	})
 	t.Run("readers and writers", func(t *testing.T) {
 		for kinds := range 1 << 6 {
 			var words []string

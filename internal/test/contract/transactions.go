@@ -294,7 +294,18 @@ func multiOffline(s *scene) {
 	c.catchUp()
 	n.written(1)
 	s.lives(h, nil)
-	s.unlock(h)
+
+	// The hold ends meanwhile, and with it the context of the call.
+	c.proxy.Refuse()
+	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	ctx := h.Context(s.Ctx)
+	ends := c.ask(func(context.Context) error { return multi(h, n.set())(ctx) })
+	ends.Waits()
+	up := c.ask(h.Release)
+	s.Is(ends.Failed(), zklocks.ErrReleased)
+	s.Must(c.proxy.Accept())
+	up.Granted()
+	n.written(1)
 }
 
 func multiTooLarge(s *scene) {
