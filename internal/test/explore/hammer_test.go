@@ -1,13 +1,11 @@
 package explore
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -221,7 +219,7 @@ func (h *hammer) play(round uint64, length time.Duration) string {
 	}
 	w.twice(holds)
 	report := w.judge(holds)
-	h.holds, h.crossings, h.contended = h.holds+len(holds), h.crossings+crossings(holds), h.contended+w.contended
+	h.holds, h.crossings, h.contended = h.holds+len(holds), h.crossings+history.Crossings(holds, processOf), h.contended+w.contended
 	h.faults = sum(h.faults, w.faults)
 	return report
 }
@@ -309,32 +307,16 @@ func (w *world) twice(holds []history.Hold) {
 	given := make(map[grant]string)
 	for _, h := range holds {
 		g := grant{h.Path, h.Token}
-		if to, ok := given[g]; ok && to != processOf(h) {
+		if to, ok := given[g]; ok && to != processOf(h.Who) {
 			w.found = append(w.found, finding{h.Acquired, fmt.Sprintf("%s: token %d was given to two processes: %v", h.Path, h.Token, h)})
 		}
-		given[g] = processOf(h)
+		given[g] = processOf(h.Who)
 	}
 }
 
-func processOf(h history.Hold) string {
-	process, _, _ := strings.Cut(h.Who, ".")
+func processOf(who string) string {
+	process, _, _ := strings.Cut(who, ".")
 	return process
-}
-
-// crossings counts handovers from one process to another.
-func crossings(holds []history.Hold) (n int) {
-	slices.SortFunc(holds, func(a, b history.Hold) int { return cmp.Compare(a.Acquired, b.Acquired) })
-	last := make(map[string]string) // by path
-	for _, h := range holds {
-		if h.Kind == history.Shared {
-			continue
-		}
-		if of := last[h.Path]; of != "" && of != processOf(h) {
-			n++
-		}
-		last[h.Path] = processOf(h)
-	}
-	return n
 }
 
 // orphans complains of nodes left in the queues a while after the end of the world, as each member

@@ -435,7 +435,7 @@ func (w *world) judge(holds []history.Hold) string {
 		fmt.Fprintf(&b, "%v\n", report)
 		for _, v := range report.Violations {
 			last := v.Holds[len(v.Holds)-1]
-			w.found = append(w.found, finding{last.Acquired, fmt.Sprintf("%s: %s: %s", v.Path, v.Rule, v.Text)})
+			w.found = append(w.found, finding{last.Acquired, fmt.Sprintf("%s: %s: %s", path, v.Rule, v.Text)})
 		}
 	}
 	slices.SortFunc(w.found, func(a, b finding) int { return cmp.Compare(a.at, b.at) })

@@ -3,7 +3,10 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"time"
 )
 
 // Rules are what the locks of a record promise in addition to the rules that always hold.
@@ -44,12 +47,11 @@ const (
 // Violation is one broken rule. The beginning of the last of Holds broke the rule.
 type Violation struct {
 	Rule  Rule
-	Path  string
 	Text  string
 	Holds []Hold
 }
 
-// Check sweeps over the holds of all recorders, in any order, in O(n log n):
+// Check compares the holds of all recorders, in any order, pair by pair:
 //
 //   - an exclusive hold overlaps no other hold, a shared hold overlaps only shared holds, and
 //     permits overlap only permits, in total not more than the limit;
@@ -65,35 +67,105 @@ type Violation struct {
 // bound one of their holders. But when a hold was granted, the holds with smaller tokens were ahead
 // of it. Together with these it must not exceed the limit that has bound the hold itself.
 func Check(rules Rules, records ...[]Hold) *Report {
-	var all []Hold
-	for _, r := range records {
-		all = append(all, r...)
-	}
-	report := newReport(all)
+	report := &Report{all: slices.Concat(records...)}
 	byPath := make(map[string][]Hold)
-	for _, h := range all {
+	for _, h := range report.all {
 		switch {
 		case h.until() < h.Acquired:
-			report.add(Violation{Malformed, h.Path, "ended before it began", []Hold{h}})
+			report.add(Malformed, "ended before it began", h)
 		case h.Kind != Exclusive && h.Kind != Shared && h.Kind != Permits:
-			report.add(Violation{Malformed, h.Path, fmt.Sprintf("unknown kind %q", h.Kind), []Hold{h}})
+			report.add(Malformed, fmt.Sprintf("unknown kind %q", h.Kind), h)
 		default:
 			byPath[h.Path] = append(byPath[h.Path], h)
 		}
 	}
-	paths := make([]string, 0, len(byPath))
-	for path := range byPath {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	for _, path := range paths {
+	for _, path := range slices.Sorted(maps.Keys(byPath)) {
 		holds := byPath[path]
 		if rules.Reentrant {
 			holds = mergeReentries(holds)
 		}
-		newSweep(rules, path, holds, report).run()
+		holds = slices.DeleteFunc(holds, func(h Hold) bool { return h.until() == h.Acquired }) // conflicts with nothing
+		slices.SortStableFunc(holds, byAcquired)
+		for i, h := range holds {
+			if h.Called != 0 && slices.ContainsFunc(holds[:i], func(o Hold) bool { return o.until() > h.Called }) {
+				report.Contended++
+			}
+			for _, kind := range []Kind{Exclusive, Shared, Permits} {
+				if conflict(kind, h.Kind) {
+					report.exclusion(rules, holds, i, kind)
+				}
+			}
+			if h.Kind == Permits {
+				report.limit(rules, holds[:i], h)
+			}
+		}
 	}
 	return report
+}
+
+// exclusion compares the i-th hold with the holds of a kind that it excludes.
+func (r *Report) exclusion(rules Rules, holds []Hold, i int, kind Kind) {
+	h := holds[i]
+	// The last holder of a series of handoffs may have downgraded.
+	downgraded := rules.Handoff && kind == Exclusive && h.Kind == Shared && slices.ContainsFunc(holds, func(own Hold) bool {
+		return own.Kind == Exclusive && own.Who == h.Who && own.Token == h.Token && own.until() <= h.Acquired
+	})
+	var over, ahead *Hold
+	for j := range holds {
+		other := &holds[j]
+		switch {
+		case j == i || other.Kind != kind:
+		case other.until() > h.Acquired:
+			if j < i && over == nil {
+				over = other
+			}
+		case rules.badToken(*other, h) && !(downgraded && other.Token == h.Token):
+			if ahead == nil || other.Token > ahead.Token {
+				ahead = other
+			}
+		}
+	}
+	if over != nil {
+		r.add(Overlap, fmt.Sprintf("%v, while held: %v; together for %s", h, *over, overlap(*over, h)), *over, h)
+	}
+	if ahead != nil {
+		r.add(Token, fmt.Sprintf("%v, after %v", h, *ahead), *ahead, h)
+	}
+}
+
+// limit checks the permits that are held after the beginning of h. A larger limit that has bound
+// another of the holders counts, too, but not for the holds ahead of h.
+func (r *Report) limit(rules Rules, earlier []Hold, h Hold) {
+	limit, known := rules.limitFor(h)
+	if !known {
+		r.add(NoLimit, fmt.Sprintf("%v, and no limit is given", h), h)
+		return
+	}
+	var holders []Hold
+	all, ahead, met := h.permits(), h.permits(), limit
+	for _, other := range earlier {
+		if other.Kind != Permits || other.until() <= h.Acquired {
+			continue
+		}
+		holders, all = append(holders, other), all+other.permits()
+		theirs, _ := rules.limitFor(other)
+		met = max(met, theirs)
+		if other.Token != 0 && other.Token < h.Token {
+			ahead += other.permits()
+		}
+	}
+	if ahead > limit || all > met {
+		r.add(TooMany, fmt.Sprintf("%v makes %d of %d, with those ahead of it %d of %d", h, all, met, ahead, limit), append(holders, h)...)
+	}
+}
+
+// overlap returns how long two holds overlap.
+func overlap(a, b Hold) string {
+	end := min(a.until(), b.until())
+	if end == math.MaxInt64 {
+		return "to the end"
+	}
+	return time.Duration(end - max(a.Acquired, b.Acquired)).String()
 }
 
 // mergeReentries makes one hold of all holds that overlap or touch each other and have the same
@@ -140,9 +212,6 @@ func (r Rules) limitFor(h Hold) (int, bool) {
 	}
 	return best, found
 }
-
-// behind reports whether another hold of permits was ahead of h in the queue.
-func (h Hold) behind(other Hold) bool { return other.Token != 0 && other.Token < h.Token }
 
 func conflict(a, b Kind) bool { return a == Exclusive || b == Exclusive || a != b }
 

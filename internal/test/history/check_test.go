@@ -67,7 +67,7 @@ func TestGoodHistories(t *testing.T) {
 			[]Hold{called(1, take("a", 1, 1, 2, 50)), called(9, take("b", 1, 2, 20, 50)), called(51, take("c", 1, 3, 52, 53))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if report := Check(c.rules, c.holds); report.Err() != nil {
+			if report := Check(c.rules, c.holds); !report.OK() {
 				t.Error(report)
 			}
 		})
@@ -119,7 +119,7 @@ func TestBadHistories(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for range 3 { // in whatever order the records come
 				report := Check(c.rules, c.holds)
-				if report.Total != 1 || report.Violations[0].Rule != c.want || report.Err() == nil {
+				if report.Total != 1 || report.Violations[0].Rule != c.want || report.OK() {
 					t.Errorf("want one violation, %s; got\n%v", c.want, report)
 				}
 				rand.Shuffle(len(c.holds), func(i, j int) { c.holds[i], c.holds[j] = c.holds[j], c.holds[i] })
@@ -132,15 +132,9 @@ func TestBadHistories(t *testing.T) {
 }
 
 func TestReportCountsContention(t *testing.T) {
-	report := Check(Rules{Limits: []Limit{{Permits: 5}}},
-		[]Hold{called(1, write("a", 1, 2, 10)), called(5, write("b", 2, 11, 20)), called(21, write("b", 3, 22, 30)), called(25, write("a", 4, 31, 40))},
-		[]Hold{elsewhere(read("c", 1, 1, 9)), elsewhere(read("d", 2, 2, 9)), elsewhere(read("e", 3, 3, 9)), elsewhere(read("c", 4, 10, 19))},
-		[]Hold{take("a", 2, 1, 1, 9), take("b", 3, 2, 2, 9)})
-	if report.Err() != nil {
-		t.Fatal(report)
-	}
-	if report.Holds != 10 || report.Owners != 5 || report.Handovers != 2 || report.Contended != 2 {
-		t.Errorf("%+v", report.Summary())
+	report := Check(Rules{}, []Hold{called(1, write("a", 1, 2, 10)), called(5, write("b", 2, 11, 20)), called(21, write("b", 3, 22, 30)), called(25, write("a", 4, 31, 40))})
+	if !report.OK() || report.Contended != 2 {
+		t.Error(report)
 	}
 }
 
@@ -149,45 +143,15 @@ func TestReportListsTheHolds(t *testing.T) {
 	report := Check(Rules{}, []Hold{write("anna", 5, s, 3*s), write("ben", 7, 2*s, 4*s), write("carl", 9, 3*s+ms, 5*s)})
 	text := report.String()
 	for _, want := range []string{
-		"2 violations in 3 holds by 3 owners",
+		"2 violations in 3 holds, 0 contended",
 		"/l: overlap: exclusive by ben, token 7, while held: exclusive by anna, token 5; together for 1s",
-		"   -1.000000s > /l: exclusive by anna, token 5: acquired\n",
-		"    1.000000s > /l: exclusive by anna, token 5: sure of it until now\n",
-		"    0.000000s > /l: exclusive by ben, token 7: acquired\n",
+		"   -1.000000s > exclusive by anna, token 5: acquired\n",
+		"    1.000000s > exclusive by anna, token 5: sure of it until now\n",
+		"    0.000000s > exclusive by ben, token 7: acquired\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
-	}
-}
-
-// Two holders overlap, among many other holds. The timeline has earlier faults than holds.
-func TestATimelineShowsWhatWasBroken(t *testing.T) {
-	const moment = int64(time.Second)
-	var holds []Hold
-	for i := range int64(100) {
-		holds = append(holds, write("c", 0, moment-i-10, moment-i-9), write("c", 0, moment+i+10, moment+i+11))
-	}
-	marked := []Hold{called(moment-8, write("a", 1, moment-1, moment+1)), write("b", 2, moment, moment+1)}
-	told := Timeline("two at once", moment, append(holds, marked...), marked, []Event{
-		{moment - 2*timelineBefore, moment - timelineBefore - 1, "too long ago"},
-		{moment - timelineBefore/2, moment - 1, "cut"},
-		{moment - 2, 0, "paused"},
-		{moment + 2*timelineAfter, 0, "too late"},
-	})
-	for _, want := range []string{
-		"two at once\n", "... 171 lines of holds before\n", "> /l: exclusive by a, token 1: acquired, asked for 7ns\n", "  cut\n", "  cut: over\n",
-		"  paused\n", "lines of holds behind",
-	} {
-		if !strings.Contains(told, want) {
-			t.Errorf("it does not show %q", want)
-		}
-	}
-	if strings.Contains(told, "too l") || strings.Contains(told, "paused: over") {
-		t.Error("it shows what was not at the time")
-	}
-	if t.Failed() {
-		t.Log(told)
 	}
 }
 

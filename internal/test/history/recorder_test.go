@@ -29,7 +29,7 @@ func TestRecorderOfAMutexFindsNothing(t *testing.T) {
 	}
 	wg.Wait()
 	report := Check(Rules{}, rec.Holds())
-	if report.Err() != nil || report.Holds != 1600 || report.Owners != 8 {
+	if !report.OK() {
 		t.Error(report)
 	}
 }
@@ -67,7 +67,7 @@ func TestASpanMayEndBeforeItIsKnown(t *testing.T) {
 	a.EndAt(sure)
 	a.End() // too late to count
 	b.End()
-	if report := Check(Rules{}, rec.Holds()); report.Err() != nil {
+	if report := Check(Rules{}, rec.Holds()); !report.OK() {
 		t.Error(report)
 	}
 }

@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -55,7 +54,8 @@ func (s *story) fought(a, b corner, least int) []string {
 	if !report.OK() {
 		wrong = append(wrong, report.String())
 	}
-	if n := crossings(holds); n < least {
+	side := func(who string) string { return who[:strings.LastIndex(who, "-")] }
+	if n := history.Crossings(holds, side); n < least {
 		s.Errorf("of %d holds only %d came after one of the other side", len(holds), n)
 	}
 	writes := slices.DeleteFunc(holds, func(h history.Hold) bool { return h.Kind != history.Exclusive })
@@ -73,19 +73,6 @@ func (s *story) fights(a, b corner, least int) {
 	for _, text := range s.fought(a, b, least) {
 		s.Error(text)
 	}
-}
-
-// crossings counts how often the lock went from one side to the other.
-func crossings(holds []history.Hold) int {
-	slices.SortFunc(holds, func(a, b history.Hold) int { return cmp.Compare(a.Acquired, b.Acquired) })
-	side := func(h history.Hold) string { return h.Who[:strings.LastIndex(h.Who, "-")] }
-	n := 0
-	for i := 1; i < len(holds); i++ {
-		if side(holds[i]) != side(holds[i-1]) {
-			n++
-		}
-	}
-	return n
 }
 
 // If two sides use different names, the fight has violations.
