@@ -3,10 +3,6 @@ package reentrant_test
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,58 +11,6 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/zktest"
 )
-
-// A handler takes the lock, leaves the hold to a goroutine of its own, and returns. net/http runs
-// the next request of the connection on the handler's goroutine, which is the owner by default.
-func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
-	conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
-	for name, c := range map[string]struct {
-		opts []reentrant.Option
-		jobs int
-	}{
-		"the goroutine owns, too": {nil, 3}, // the package comment warns of it
-		"only the context owns":   {[]reentrant.Option{reentrant.WithContextOwner()}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mu := reentrant.New(conn, "/keep-alive", c.opts...)
-			holds := make(chan *zklocks.Hold, 3) // the holds of the running jobs
-			var connections atomic.Int64
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				hold, err := mu.TryLock(r.Context())
-				switch {
-				case err == nil:
-					holds <- hold
-					w.WriteHeader(http.StatusAccepted)
-				case errors.Is(err, zklocks.ErrBusy):
-					w.WriteHeader(http.StatusConflict)
-				default:
-					t.Error(err)
-				}
-			}))
-			server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
-				connections.Add(1)
-				return ctx
-			}
-			server.Start()
-			defer server.Close()
-			for range 3 {
-				resp, err := server.Client().Post(server.URL, "", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-			}
-			if jobs := len(holds); jobs != c.jobs || connections.Load() != 1 {
-				t.Errorf("%d jobs run at once, want %d; %d connections, want 1", jobs, c.jobs, connections.Load())
-			}
-			for range len(holds) {
-				if err := (<-holds).Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-}
 
 // onContextOwner runs a test with a Mutex with WithContextOwner, and another process's Conn.
 func onContextOwner(t *testing.T, f func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn)) {

@@ -3,8 +3,6 @@ package reentrant_test
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -125,24 +124,6 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 	}
 }
 
-func TestCodeThatCallsItselfReenters(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := newClient(s)
-		var walk func(ctx context.Context, depth int)
-		walk = func(ctx context.Context, depth int) {
-			h := c.lock(ctx)
-			defer unlock(s, h)
-			if depth > 0 {
-				walk(h.Context(ctx), depth-1)
-				walk(ctx, depth-1)
-			}
-		}
-		walk(s.Ctx, 6)
-		c.holds(0)
-		s.EmptyNow()
-	})
-}
-
 func TestReentrySendsNoRequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -238,39 +219,6 @@ func TestAnotherGoroutineMayUnlock(t *testing.T) {
 		c.holds(0)
 		s.EmptyNow()
 		unlock(s, c.lock(s.Ctx))
-		s.Empty()
-	})
-}
-
-func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := newClient(s)
-		var inside atomic.Int32
-		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() {
-				for range 5 {
-					outer, err := c.Lock(s.Ctx)
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					if n := inside.Add(1); n != 1 {
-						s.Errorf("%d goroutines inside", n)
-					}
-					inner, err := c.Lock(outer.Context(s.Ctx))
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					s.Is(inner.Verify(s.Ctx), nil) // long enough for another holder to be granted
-					s.Is(inner.Release(s.Ctx), nil)
-					inside.Add(-1)
-					s.Is(outer.Release(s.Ctx), nil)
-				}
-			})
-		}
-		all.Wait()
 		s.Empty()
 	})
 }
@@ -440,6 +388,52 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 			unlock(s, c.lock(s.Ctx))
 			c.holds(0)
 		}
+		s.Empty()
+	})
+}
+
+// Another goroutine of the process, without the context of the owner, is not the owner: its Lock
+// waits with a node of its own, and its TryLock returns ErrBusy.
+func TestAnotherGoroutineOfTheValueWaits(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		mu := reentrant.New(locks.On(s.Connect()), s.Path)
+		h, err := mu.Lock(s.Ctx)
+		s.Must(err)
+		s.Is(contract.Begin(s, s.Ctx, mu.TryLock).Failed(), zklocks.ErrBusy)
+		a := contract.Begin(s, s.Ctx, mu.Lock)
+		s.InLine(2)
+		a.Waits()
+		again, err := mu.Lock(s.Ctx) // the owner re-enters at once, although a waiter is queued
+		s.Must(err)
+		if again.Token() != h.Token() {
+			s.Errorf("the owner has entered with token %d, not %d", again.Token(), h.Token())
+		}
+		s.Must(again.Release(s.Ctx))
+		a.Waits()
+		s.Must(h.Release(s.Ctx))
+		s.Must(a.Granted().Release(s.Ctx))
+		s.Empty()
+	})
+}
+
+func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		events := contract.NewEvents(s)
+		mu := reentrant.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(events.Observer()))
+		outer, err := mu.Lock(s.Ctx)
+		s.Must(err)
+		inner, err := mu.Lock(s.Ctx)
+		s.Must(err)
+		first, second := contract.Of[observe.Granted](events)[0], contract.Next[observe.Granted](events, 2)
+		if first.Joined || !second.Joined || first.LockInfo != second.LockInfo {
+			s.Errorf("%+v, %+v", first, second)
+		}
+		s.Must(inner.Release(s.Ctx))
+		contract.Next[observe.Released](events, 1)
+		s.Must(s.Witness.Delete(contract.NodeOf(outer), -1))
+		s.Is(outer.Release(s.Ctx), zklocks.ErrLost)
+		contract.Next[observe.Lost](events, 1)
+		events.Balanced()
 		s.Empty()
 	})
 }

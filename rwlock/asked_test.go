@@ -165,32 +165,6 @@ func TestARequestBesideADowngrade(t *testing.T) {
 	}
 }
 
-// A waiter watches the node ahead. When a request is written into that node, the waiter must not
-// hold, leave, or take a downgrade for a release.
-func TestWaitersBehindAMemberThatIsAsked(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, w, r, other := direct(s), direct(s), direct(s), direct(s)
-		h := c.write()
-		reader := r.waitRead(2)
-		writer := w.waitWrite(3)
-		s.Must(other.release(other.first()))
-		for _, c := range []*client{w, r} {
-			s.CatchUp(c.conn)
-		}
-		reader.Waits()
-		writer.Waits()
-		hears(s, h.ReleaseRequested())
-		s.Must(c.Downgrade(s.Ctx, h))
-		got := reader.Granted()
-		s.CatchUp(w.conn)
-		writer.Waits()
-		unlock(s, h)
-		unlock(s, got)
-		unlock(s, writer.Granted())
-		s.Empty()
-	})
-}
-
 // Nothing remains of a hold with ReleaseRequested after its connection, its session or its node has
 // ended. The bubble fails if a goroutine is left.
 func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {

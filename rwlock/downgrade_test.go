@@ -25,7 +25,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, r, w, late := direct(s), direct(s), direct(s), direct(s)
 		h := c.write()
-		lost, ctx, token := h.Lost(), h.Context(s.Ctx), h.Token()
+		lost, ctx, token, guard := h.Lost(), h.Context(s.Ctx), h.Token(), h.Guard()
 		reader := r.waitRead(2)
 		writer := w.waitWrite(3)
 		last := late.waitRead(4)
@@ -41,6 +41,11 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 			s.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), closed(lost), ctx.Err(), h.Token(), token)
 		}
 		s.Must(h.Verify(s.Ctx))
+		_, err := s.Witness.Multi(guard...)
+		s.Is(err, zk.ErrNoNode) // the guard of the write lock
+		guard = h.Guard()
+		_, err = s.Witness.Multi(guard...)
+		s.Must(err)
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
 		if len(q) != 4 || q[0].Kind != observe.KindRead || q[2].Kind != observe.KindWrite || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
@@ -55,6 +60,8 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		s.CatchUp(w.conn)
 		writer.Waits() // waits for the reader that was a writer
 		unlock(s, h)
+		_, err = s.Witness.Multi(guard...)
+		s.Is(err, zk.ErrNoNode)
 		wrote := writer.Granted()
 		s.CatchUp(late.conn)
 		last.Waits()
@@ -111,32 +118,22 @@ func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 	})
 }
 
-func TestDowngradeFailsOldGuardsAndGivesNewOnes(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := direct(s)
-		h := c.write()
-		old := h.Guard()
-		_, err := s.Witness.Multi(old...)
-		s.Must(err)
-		s.Must(c.Downgrade(s.Ctx, h))
-		if _, err := s.Witness.Multi(old...); !errors.Is(err, zk.ErrNoNode) {
-			s.Errorf("the guard of the write lock: %v", err)
-		}
-		now := h.Guard()
-		_, err = s.Witness.Multi(now...)
-		s.Must(err)
-		unlock(s, h)
-		if _, err := s.Witness.Multi(now...); !errors.Is(err, zk.ErrNoNode) {
-			s.Errorf("the guard of the read lock after the release: %v", err)
-		}
-		s.Empty()
-	})
-}
-
 func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
-		h := c.read()
+		h := c.write()
+		func() {
+			defer func() {
+				if recover() == nil {
+					s.Error("no panic for a nil context")
+				}
+			}()
+			var none context.Context
+			_ = c.Downgrade(none, h)
+		}()
+		unlock(s, h)
+
+		h = c.read()
 		err := c.Downgrade(s.Ctx, h)
 		if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") {
 			s.Errorf("a read lock was downgraded: %v", err)
@@ -240,9 +237,8 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 				lost := h.Lost()
 				reader := r.waitRead(2)
 				writer := w.waitWrite(3)
-				f := c.proxy.Next(proxy.MoveOp, action)
-				s.Must(c.Downgrade(s.Ctx, h))
-				test.Within(s, soon, "the cut", func() { <-f.Fired() })
+				_, down := c.downgrading(h, action)
+				down.Granted()
 				got := reader.Granted()
 				s.CatchUp(w.conn)
 				writer.Waits()
@@ -260,6 +256,20 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 	}
 }
 
+// downgrading begins a downgrade, and returns when a fault has met its request.
+func (c *client) downgrading(h *zklocks.Hold, action proxy.Action) (*proxy.Fault, *contract.Attempt[any]) {
+	c.Helper()
+	f := c.proxy.Next(proxy.MoveOp, action)
+	down := contract.Begin(c, c.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
+	test.Within(c, soon, "the downgrade is under way", func() { <-f.Fired() })
+	return f, down
+}
+
+// releasing begins a release.
+func (c *client) releasing(h *zklocks.Hold) *contract.Attempt[any] {
+	return contract.Begin(c, c.Ctx, func(ctx context.Context) (any, error) { return nil, h.Release(ctx) })
+}
+
 // Release waits until the downgrade has ended: only then it is known which node to delete.
 func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit} {
@@ -268,10 +278,8 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 				c, w := behind(s), direct(s)
 				h := c.write()
 				writer := w.waitWrite(2)
-				f := c.proxy.Next(proxy.MoveOp, action)
-				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
-				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
-				up := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Release(ctx) })
+				f, down := c.downgrading(h, action)
+				up := c.releasing(h)
 				s.CatchUp(s.Witness)
 				f.Release()
 				up.Granted()
@@ -286,19 +294,40 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 	}
 }
 
+// Release ends the hold during its Downgrade, and then the node is deleted, with its session or
+// alone. The hold was released, so that is not a loss. Downgrade must return ErrReleased, not the
+// server's error for the node.
+func TestADowngradeDuringAReleaseReturnsErrReleased(t *testing.T) {
+	for name, strike := range map[string]func(*contract.Stage, *client, string){
+		"expired": func(s *contract.Stage, c *client, _ string) { s.Expire(c.conn) },
+		"deleted": func(s *contract.Stage, _ *client, node string) { s.Must(s.Witness.Delete(node, -1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := behind(s)
+				h := c.write()
+				node := contract.NodeOf(h)
+				f, down := c.downgrading(h, proxy.HoldRequest)
+				up := c.releasing(h)
+				s.Settle() // Release has ended the hold, and waits for the result of the downgrade
+				strike(s, c, node)
+				f.Release()
+				s.Is(down.Failed(), zklocks.ErrReleased)
+				up.Ended()
+			})
+		})
+	}
+}
+
 func TestDowngradeContinuesAfterItsContextIsCanceled(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, r := behind(s), direct(s)
 		h := c.write()
 		reader := r.waitRead(2)
-		dead, cancel := context.WithCancel(s.Ctx)
-		cancel()
-		s.Is(c.Downgrade(dead, h), context.Canceled)
+		s.Is(c.Downgrade(canceled(s.Ctx), h), context.Canceled)
 		reader.Waits() // the downgrade has not begun
 
-		f := c.proxy.Next(proxy.MoveOp, proxy.HoldRequest)
-		down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
-		test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+		f, down := c.downgrading(h, proxy.HoldRequest)
 		down.Stop()
 		s.Is(down.Err, context.Canceled)
 		f.Release()
@@ -316,9 +345,7 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 				c, w := behind(s), direct(s)
 				h := c.write()
 				writer := w.waitWrite(2)
-				f := c.proxy.Next(proxy.MoveOp, action)
-				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
-				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+				f, down := c.downgrading(h, action)
 				s.Expire(c.conn)
 				f.Release()
 				down.Ended()
@@ -415,26 +442,4 @@ type hookedContext struct {
 func (c *hookedContext) Err() error {
 	c.once.Do(c.onErr)
 	return c.Context.Err()
-}
-
-// A Downgrade and a Release start at the same time, so their order is random.
-func TestADowngradeConcurrentWithARelease(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, other := direct(s).with(rwlock.WithHandoff(10000)), direct(s)
-		h := c.write()
-		for range 200 {
-			next := c.queued(1)[0]
-			var both sync.WaitGroup
-			both.Go(func() { _ = c.Downgrade(s.Ctx, h) }) // fails if the Release comes first
-			both.Go(func() { unlock(s, h) })
-			got := next.Granted()
-			both.Wait()
-			h = got
-			if _, err := other.TryRLock(s.Ctx); !errors.Is(err, zklocks.ErrBusy) {
-				s.Fatalf("a reader beside a writer: %v", err)
-			}
-		}
-		unlock(s, h)
-		s.Empty()
-	})
 }

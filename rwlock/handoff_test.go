@@ -175,29 +175,6 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// A holder that hands the lock on does not delete the node, so its release cannot show that the
-// node is gone. Therefore the node is watched, even if no holder calls Held.
-func TestALossIsDetectedAlthoughNoHolderChecks(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := behind(s).with(rwlock.WithHandoff(100))
-		h := c.write()
-		before := c.proxy.Seen(proxy.ReadOp)
-		line := c.queued(2)
-		unlock(s, h)
-		h = line[0].Granted()
-		test.Eventually(s, soon, "the node is watched", func() bool { return c.proxy.Seen(proxy.ReadOp) > before })
-		s.CatchUp(c.conn)
-		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
-		next := line[1].Granted()
-		if next.Token() <= h.Token() {
-			s.Error("the lost lock was handed on")
-		}
-		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		unlock(s, next)
-		s.Empty()
-	})
-}
-
 // The holder has not called Held. Its Release must not hand on a deleted node, and must report the
 // loss.
 func TestADeletedNodeIsNotHandedOn(t *testing.T) {

@@ -1,11 +1,7 @@
 package rwlock_test
 
 import (
-	"slices"
-	"sync"
 	"testing"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
@@ -13,7 +9,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/znode"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -220,33 +215,6 @@ func TestAWriterBehindReaders(t *testing.T) {
 	}
 }
 
-// If a reader is canceled while a writer is queued further ahead, no waiter is granted the lock.
-func TestAWriterBehindReadersThatWait(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		held := direct(s).write()
-		first, second := direct(s).waitRead(2), direct(s).waitRead(3)
-		w := behind(s)
-		writer := w.waitWrite(4)
-		watches(w)
-		first.Stop()
-		s.CatchUp(w.conn)
-		if n := w.proxy.Seen(proxy.ListOp); n != 1 {
-			s.Errorf("%d listings: only the nearer reader is watched", n)
-		}
-		second.Stop() // sets no mark, and none is watched
-		test.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(proxy.ListOp) == 2 })
-		s.CatchUp(w.conn)
-		writer.Waits()
-		unlock(s, held)
-		unlock(s, writer.Granted())
-		if n := w.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
-			s.Errorf("%d watches are removed", n)
-		}
-		s.Empty()
-	})
-}
-
 // watches waits until a waiting client has set its watches.
 func watches(c *client) {
 	c.Helper()
@@ -283,64 +251,6 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	})
 }
 
-// An observer causes no request: the waiters of a process follow each other as without an observer,
-// and the observer receives their positions.
-func TestObserversCostNoRequest(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		count := func(opts ...rwlock.Option) (packets, lists int64) {
-			held := direct(s).write()
-			c := behind(s).with(opts...)
-			before, listed := requests(c), c.proxy.Seen(proxy.ListOp)
-			var line []*attempt
-			for i := range 5 {
-				asked := requests(c)
-				line = append(line, c.waitWrite(i+2))
-				test.Eventually(s, soon, "it watches", func() bool { return requests(c)-asked >= 2 })
-				s.CatchUp(c.conn)
-			}
-			unlock(s, held)
-			for _, a := range line {
-				unlock(s, a.Granted())
-			}
-			s.Empty()
-			return requests(c) - before, c.proxy.Seen(proxy.ListOp) - listed
-		}
-		packets, lists := count()
-		var mu sync.Mutex
-		var ahead []int
-		observed, listed := count(zklocks.WithObserver(observe.Observer{Queued: func(e observe.Queued) {
-			mu.Lock()
-			defer mu.Unlock()
-			ahead = append(ahead, e.Ahead)
-		}}))
-		if observed != packets || listed != lists {
-			s.Errorf("%d requests (%d listings) with an observer, %d (%d) without", observed, listed, packets, lists)
-		}
-		if want := []int{1, 2, 3, 4, 5}; !slices.Equal(ahead, want) {
-			s.Errorf("reported %v ahead, want %v", ahead, want)
-		}
-	})
-}
-
-// A waiter does not miss a release while it is disconnected.
-func TestAMarkThatIsMissed(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		held, line := stand(s, 4, 0)
-		unlock(s, held)
-		unlock(s, line[0].Granted())
-		h := line[1].Granted()
-		line[2].proxy.Refuse()
-		unlock(s, h) // with a mark
-		line[2].Waits()
-		s.Must(line[2].proxy.Accept())
-		unlock(s, line[2].Granted())
-		unlock(s, line[3].Granted())
-		s.Empty()
-	})
-}
-
 // A writer that has downgraded releases a read lock, while other readers may still hold it.
 func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -361,22 +271,6 @@ func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 		later.Waits()
 		unlock(s, r)
 		unlock(s, later.Granted())
-		s.Empty()
-	})
-}
-
-// If the server refuses the mark, the release succeeds without it.
-func TestAReleaseWithoutTheRightToAMark(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		held, line := stand(s, 4, 0)
-		acl := zk.WorldACL(zk.PermAll &^ zk.PermCreate)
-		_, err := s.Witness.SetACL(s.Dir, acl, -1)
-		s.Must(err)
-		unlock(s, held)
-		for _, w := range line {
-			unlock(s, w.Granted())
-		}
 		s.Empty()
 	})
 }

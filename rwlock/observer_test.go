@@ -75,27 +75,6 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 	})
 }
 
-// The waiter is not in the queue when the server is back.
-func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasFailed(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		h := direct(s).write()
-		conn, p := s.Behind()
-		e := contract.NewEvents(s)
-		mu := rwlock.New(locks.On(conn), s.Path, zklocks.WithObserver(e.Observer()))
-		queued := func(r proxy.Request) bool { return r.Is(proxy.ReadOp) && len(contract.Of[observe.Queued](e)) > 0 }
-		watch := p.Where(queued, 1, proxy.HoldRequest)
-		reader := contract.Begin(s, s.Ctx, mu.RLock)
-		test.Within(s, soon, "it sets its watches", func() { <-watch.Fired() })
-		p.Refuse()
-		reader.Stop()
-		contract.Next[observe.Failed](e, 1)
-		s.Must(p.Accept())
-		unlock(s, h)
-		s.Empty()
-	})
-}
-
 // A panic of an observer passes through the method that was called. A queued node remains until its
 // session ends.
 func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
@@ -155,14 +134,20 @@ func TestObserversAreNotifiedOfTheLossOfEachReader(t *testing.T) {
 	})
 }
 
-func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
+// A downgrade ends one hold and begins another, for the observer. A Release whose ctx was canceled
+// does not wait for a downgrade under way; its event comes after the events of the downgrade.
+func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		mu, events := observed(s)
-		h, err := mu.Lock(s.Ctx)
-		s.Must(err)
-		s.Must(mu.Downgrade(s.Ctx, h))
-		contract.Next[observe.Granted](events, 2)
-		s.Must(h.Release(s.Ctx))
+		events := contract.NewEvents(s)
+		c := behind(s).with(zklocks.WithObserver(events.Observer()))
+		h := c.write()
+		f, down := c.downgrading(h, proxy.HoldRequest)
+		s.Is(h.Release(canceled(s.Ctx)), context.Canceled)
+		s.Settle()
+		f.Release()
+		down.Ended()
+		s.Empty()
+		s.Settle()
 		var kinds []observe.Kind
 		for _, e := range contract.Of[any](events) {
 			switch e := e.(type) {
@@ -180,7 +165,6 @@ func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
 		if want := []observe.Kind{"?write", "write", "-write", "?read", "read", "-read"}; !slices.Equal(kinds, want) {
 			s.Errorf("called (?), granted and released (-): %v, want %v", kinds, want)
 		}
-		s.Empty()
 	})
 }
 

@@ -2,9 +2,6 @@ package rwlock_test
 
 import (
 	"context"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/wire"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -91,22 +87,6 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 		}
 		h, err := w.TryLock(s.Ctx)
 		s.Must(err)
-		unlock(s, h)
-		s.Empty()
-	})
-}
-
-func TestAWriterKeepsAllOthersOut(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		w, other := direct(s), direct(s)
-		h := w.write()
-		for _, c := range []*client{w, other} {
-			_, err := c.TryRLock(s.Ctx)
-			s.Is(err, zklocks.ErrBusy)
-			_, err = c.TryLock(s.Ctx)
-			s.Is(err, zklocks.ErrBusy)
-		}
-		s.InLine(1)
 		unlock(s, h)
 		s.Empty()
 	})
@@ -231,93 +211,6 @@ func TestAReaderThatAsksForTheWriteLockDoesNotGetIt(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		unlock(s, h)
 		unlock(s, c.write())
-		s.Empty()
-	})
-}
-
-func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
-	const readers, writers = 20, 8
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := direct(s)
-		var holds []*zklocks.Hold
-		for range readers {
-			holds = append(holds, (&client{s, rwlock.New(locks.On(c.conn), s.Path), c.conn, nil}).read())
-		}
-		var waiting []*attempt
-		for range writers {
-			waiting = append(waiting, contract.Begin(s, s.Ctx, c.Lock))
-		}
-		s.InLine(readers + writers)
-		q, err := c.Queue(s.Ctx)
-		s.Must(err)
-		if len(q) != readers+writers {
-			s.Fatalf("%d members of %d", len(q), readers+writers)
-		}
-		for i, m := range q {
-			kind := observe.KindRead
-			if i >= readers {
-				kind = observe.KindWrite
-			}
-			if m.Kind != kind || m.Holding != (i < readers) {
-				s.Errorf("member %d: %+v", i, m)
-			}
-		}
-		for _, h := range holds {
-			unlock(s, h)
-		}
-		var all sync.WaitGroup
-		for _, a := range waiting {
-			all.Go(func() {
-				if h := a.Granted(); h != nil {
-					unlock(s, h)
-				}
-			})
-		}
-		all.Wait()
-		s.Empty()
-	})
-}
-
-// After Curator's testBasic: one writer or many readers are inside, and readers overlap.
-func TestAMixOfReadersAndWriters(t *testing.T) {
-	const clients, rounds = 8, 15
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		var reading, writing, met atomic.Int32
-		var all sync.WaitGroup
-		for range clients {
-			c := direct(s)
-			all.Go(func() {
-				for range rounds {
-					write := rand.N(10) == 0
-					take, inside := c.RLock, &reading
-					if write {
-						take, inside = c.Lock, &writing
-					}
-					h, err := take(s.Ctx)
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					n := inside.Add(1)
-					time.Sleep(rand.N(time.Millisecond)) // long enough to overlap
-					w, r := writing.Load(), reading.Load()
-					if w > 1 || w == 1 && r > 0 {
-						s.Errorf("%d writers and %d readers inside", w, r)
-					}
-					if !write && n > 1 {
-						met.Add(1)
-					}
-					inside.Add(-1)
-					if err := h.Release(s.Ctx); err != nil {
-						s.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		if met.Load() == 0 {
-			s.Error("no two readers ever met")
-		}
 		s.Empty()
 	})
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -84,30 +83,6 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 		late.Waits()
 		unlock(s, h)
 		unlock(s, late.Granted())
-		s.Empty()
-	})
-}
-
-// A reader whose ctx cannot be canceled shares its wait with readers that are canceled.
-func TestAReaderThatIsNeverCanceledSharesItsWait(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		w, c := direct(s), direct(s)
-		h := w.write()
-		patient := contract.Begin(s, s.Ctx, func(context.Context) (*zklocks.Hold, error) { return c.RLock(context.Background()) })
-		s.InLine(2)
-		var others []*attempt
-		for range 5 {
-			others = append(others, contract.Begin(s, s.Ctx, c.RLock))
-		}
-		s.CatchUp(c.conn)
-		for _, a := range others[1:] {
-			a.Stop()
-		}
-		s.InLine(2)
-		patient.Waits()
-		unlock(s, h)
-		unlock(s, patient.Granted())
-		unlock(s, others[0].Granted())
 		s.Empty()
 	})
 }
@@ -229,72 +204,6 @@ func TestAfterAWriterHasGivenUpReadersShareAgain(t *testing.T) {
 		s.InLine(2)
 		for _, h := range []*zklocks.Hold{first, second, third} {
 			unlock(s, h)
-		}
-		s.Empty()
-	})
-}
-
-// After a writer's announcement has arrived, no reader joins before the writer has held the lock,
-// however many try.
-func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, w := direct(s), direct(s)
-		ctx, stop := context.WithCancel(s.Ctx)
-		defer stop()
-		var heard, written atomic.Int64 // number of the last writer
-		var joins, late atomic.Int64
-		var all sync.WaitGroup
-		for i := range 64 {
-			all.Go(func() {
-				random := rand.New(rand.NewPCG(1, uint64(i)))
-				for ctx.Err() == nil {
-					knew := heard.Load()
-					h, err := c.RLock(ctx)
-					if err != nil {
-						if !errors.Is(err, context.Canceled) {
-							s.Error(err)
-						}
-						return
-					}
-					joins.Add(1)
-					if knew > written.Load() {
-						late.Add(1)
-					}
-					timer := time.NewTimer(time.Duration(random.IntN(3000)) * time.Microsecond)
-					<-timer.C
-					if err := h.Release(context.Background()); err != nil {
-						s.Error(err)
-					}
-				}
-			})
-		}
-		for number := range int64(20) {
-			before := joins.Load()
-			test.Eventually(s, soon, "the storm is on", func() bool { return joins.Load() > before+100 })
-			writer := contract.Begin(s, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) {
-				h, err := w.Lock(ctx)
-				written.Store(number + 1)
-				return h, err
-			})
-			test.Eventually(s, soon, "the writer is queued, or holds", func() bool {
-				q, err := w.Queue(s.Ctx)
-				s.Must(err)
-				for _, m := range q {
-					if m.Kind == observe.KindWrite {
-						return true
-					}
-				}
-				return false
-			})
-			s.CatchUp(c.conn)
-			heard.Store(number + 1)
-			h := writer.Granted()
-			unlock(s, h)
-		}
-		stop()
-		all.Wait()
-		if n := late.Load(); n != 0 {
-			s.Errorf("%d of %d readers joined after a writer's announcement had arrived", n, joins.Load())
 		}
 		s.Empty()
 	})
@@ -440,38 +349,6 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	})
 }
 
-// A reader that is granted and canceled at the same time must not remain counted.
-func TestCanceledJoinsLeaveNoHold(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, w := direct(s), direct(s)
-		random := rand.New(rand.NewPCG(2, 3))
-		for range 100 {
-			h := w.write()
-			var readers []*attempt
-			for range 8 {
-				readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
-			}
-			released := make(chan error, 1)
-			go func() { released <- h.Release(s.Ctx) }()
-			for _, a := range readers {
-				for range random.IntN(2000) {
-				}
-				a.Cancel()
-			}
-			for _, a := range readers {
-				a.Ended()
-				if a.Err == nil {
-					unlock(s, a.Hold)
-				} else {
-					s.Is(a.Err, context.Canceled)
-				}
-			}
-			s.Must(<-released)
-		}
-		s.Empty()
-	})
-}
-
 // READ on the directory is revoked for a moment, in which the server withholds a writer's
 // announcement. The readers' process detects the writer at its next listing.
 func TestAWriterOfWhomNoEventTells(t *testing.T) {
@@ -569,30 +446,4 @@ func canceled(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx
-}
-
-func TestANilContextChangesNothing(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := direct(s)
-		var none context.Context
-		h := c.write()
-		panics(s, func() { _ = c.Downgrade(none, h) })
-		s.Must(c.Downgrade(s.Ctx, h))
-		unlock(s, h)
-
-		panics(s, func() { _, _ = c.TryLock(none) })
-		panics(s, func() { _, _ = c.TryRLock(none) })
-		s.Empty()
-	})
-}
-
-func panics(t testing.TB, call func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	call()
 }

@@ -67,32 +67,6 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 	})
 }
 
-// Nor may a reader join if the session may have expired unnoticed.
-func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		conn, packets := s.BehindFor(3 * time.Second)
-		m := New(locks.On(conn), s.Path)
-		grant, err := m.queue.Acquire(s.Ctx, m.reads.request(), true)
-		s.Must(err)
-		p := m.reads.open(grant, m.queue.NewSharing(), 1)
-		if m.reads.join(s.Context()) != p {
-			s.Fatal("not joined, so there is nothing to see")
-		}
-		packets.Mute()
-		test.Eventually(s, patience, "the deadline has passed", func() bool { return grant.Err() != nil })
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // the join may send a request, which no server answers
-		defer cancel()
-		if m.reads.join(ctx) != nil {
-			s.Error("joined a lost lock")
-		}
-		packets.Unmute()
-		for range 2 {
-			_ = p.leave(s.Ctx)
-		}
-		s.Empty()
-	})
-}
-
 // endsLate is canceled between the first and the second call of Err, and closes no channel.
 type endsLate struct {
 	context.Context

@@ -286,22 +286,6 @@ func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
 	})
 }
 
-func TestTheNumberOutlivesTheQueue(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 3, semaphore.WithStoredPermits())
-		release(s, c.acquire(1))
-		test.Eventually(s, soon, "the line is gone", func() bool {
-			exists, _, err := s.Witness.Exists(s.Dir)
-			return err == nil && !exists
-		})
-		if got := stored(s); got != "3" {
-			s.Errorf("stored %q", got)
-		}
-		release(s, c.acquire(3))
-		s.Empty()
-	})
-}
-
 // A lock has created the node as a container, which the server deletes when it is empty.
 func TestTheNumberOutlivesTheQueueOfALock(t *testing.T) {
 	for name, first := range map[string]func(s *contract.Stage, c *client){

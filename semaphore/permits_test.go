@@ -2,7 +2,9 @@ package semaphore_test
 
 import (
 	"context"
-	"math/rand/v2"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
@@ -231,28 +235,6 @@ func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 	})
 }
 
-func TestLockersOfOneSemaphoreShareItsPermits(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 3)
-		one, two := c.Locker(1), c.Locker(2)
-		a, err := two.Lock(s.Ctx)
-		s.Must(err)
-		_, err = two.TryLock(s.Ctx)
-		s.Is(err, zklocks.ErrBusy)
-		b, err := one.TryLock(s.Ctx)
-		s.Must(err)
-		s.InLine(3)
-		w := contract.Begin(s, s.Ctx, two.Lock)
-		s.InLine(5)
-		s.CatchUp(c.conn)
-		w.Waits()
-		release(s, a)
-		release(s, w.Granted())
-		release(s, b)
-		s.Empty()
-	})
-}
-
 func TestALargeRequestIsNotOvertakenBySmallOnes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -279,67 +261,6 @@ func TestALargeRequestIsNotOvertakenBySmallOnes(t *testing.T) {
 	})
 }
 
-func TestTheCapacityIsUsedToTheFullAndNotBeyond(t *testing.T) {
-	const permits, clients, rounds = 5, 10, 8
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		var inside, most atomic.Int32
-		var all, meet sync.WaitGroup
-		meet.Add(permits)
-		var met atomic.Int32
-		for range clients {
-			c := newClient(s, permits)
-			all.Go(func() {
-				for range rounds {
-					n := int32(1)
-					if met.Load() >= permits {
-						n += rand.Int32N(3)
-					}
-					h, err := c.Acquire(s.Ctx, int(n))
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					now := inside.Add(n)
-					if now > permits {
-						s.Errorf("%d permits in use of %d", now, permits)
-					}
-					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-					}
-					if met.Add(1) <= permits { // the first holders wait until all permits are in use
-						meet.Done()
-						meet.Wait()
-					}
-					inside.Add(-n)
-					if err := h.Release(s.Ctx); err != nil {
-						s.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		if most.Load() != permits {
-			s.Errorf("at most %d permits were in use of %d", most.Load(), permits)
-		}
-		s.Empty()
-	})
-}
-
-func TestTheQueueTellsHowManyPermitsEachHas(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 3)
-		h := c.acquire(2)
-		a := c.wait(3, 5)
-		q, err := c.Queue(s.Ctx)
-		s.Must(err)
-		if len(q) != 2 || q[0].Permits != 2 || !q[0].Holding || q[1].Permits != 3 || q[1].Holding || q[0].Token != h.Token() {
-			s.Errorf("queue %+v", q)
-		}
-		release(s, h)
-		release(s, a.Granted())
-		s.Empty()
-	})
-}
-
 func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -354,15 +275,22 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 			s.Empty() // the hold deletes its other nodes
 			s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		}
-		for i := range 3 {
-			h := c.acquire(3)
-			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Verify(s.Ctx), zklocks.ErrLost) // the first call that checks
-			s.Empty()
-			h = c.acquire(3)
-			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Release(s.Ctx), zklocks.ErrLost) // the first call that checks
-			s.Empty()
+		for name, check := range map[string]func(*zklocks.Hold) error{
+			"verify":  func(h *zklocks.Hold) error { return h.Verify(s.Ctx) },
+			"release": func(h *zklocks.Hold) error { return h.Release(s.Ctx) },
+			"multi": func(h *zklocks.Hold) error {
+				_, err := h.Multi(s.Ctx, &zk.SetDataRequest{Path: s.Path, Data: []byte("3"), Version: -1})
+				return err
+			},
+		} {
+			for i := range 3 {
+				h := c.acquire(3)
+				s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
+				if err := check(h); !errors.Is(err, zklocks.ErrLost) { // the first call that checks
+					s.Errorf("%s without node %d: %v", name, i, err)
+				}
+				s.Empty()
+			}
 		}
 	})
 }
@@ -417,6 +345,22 @@ func TestBadNumbersAreErrorsAtOnce(t *testing.T) {
 		s.Must(err)
 		if exists {
 			s.Error("something was made")
+		}
+	})
+}
+
+// A request that no server accepts is an error at once, also where the product of its size
+// overflows an int.
+func TestAHugeNumberOfPermitsIsAnError(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		for _, n := range []int{100_000, math.MaxInt / 2, math.MaxInt/2 + 1, math.MaxInt - 1, math.MaxInt} {
+			for i := range 4 { // the length of the path decides which size results from the overflow
+				path := fmt.Sprintf("%s%s%d", s.Path, strings.Repeat("b", i), n)
+				_, err := semaphore.New(locks.On(s.Connect()), path, math.MaxInt).Acquire(s.Ctx, n)
+				if err == nil || !strings.Contains(err.Error(), "more than a server takes") {
+					s.Errorf("%d permits: %v", n, err)
+				}
+			}
 		}
 	})
 }
