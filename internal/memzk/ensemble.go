@@ -71,9 +71,7 @@ type Ensemble struct {
 	random    *rand.Rand
 	epoch     int64
 	log       []entry
-	base      int // index of log[0]; a member that is behind it copies another member's state
-	keep      int // how many entries are kept for members that are behind
-	trimEvery int
+	base      int // index of log[0]
 	stopped   bool
 	listeners map[net.Listener]struct{}
 	accepted  int64 // connections so far
@@ -110,7 +108,6 @@ func Start(cfg Config) *Ensemble {
 	e := &Ensemble{
 		cfg: cfg, behavior: behaviorOf(cfg.Version), start: time.Now().Add(-cfg.Phase),
 		listeners: map[net.Listener]struct{}{},
-		keep:      1 << 16, trimEvery: 1 << 12,
 	}
 	seed := rand.Uint64
 	if cfg.Random != nil {
@@ -264,44 +261,25 @@ func (m *Member) applyDue() {
 func (m *Member) catchUp(index int) {
 	m.due = nil
 	m.applyAlarm.stop()
-	if m.applied < m.e.base {
-		m.copyState()
-	}
 	for m.applied < index {
 		m.applyNext()
 	}
 	m.received = max(m.received, m.applied)
 }
 
-// trim drops entries that no member needs. A follower must apply each entry, because its clients
-// watch. A member without a leader has no clients; if it is far behind, it copies the state.
+const trimEvery = 1 << 12
+
+// trim drops the entries that all members have applied.
 func (e *Ensemble) trim() {
-	if len(e.log)%e.trimEvery != 0 {
+	if len(e.log)%trimEvery != 0 {
 		return
 	}
 	least := e.end()
 	for _, m := range e.members {
-		if m.role == following {
-			least = min(least, m.applied)
-		} else {
-			least = min(least, max(m.applied, e.end()-e.keep))
-		}
+		least = min(least, m.applied)
 	}
 	e.log = slices.Clone(e.log[least-e.base:])
 	e.base = least
-}
-
-// copyState copies the newest state, for a member that is behind the log and has no clients.
-func (m *Member) copyState() {
-	from := m
-	for _, o := range m.e.members {
-		if o.applied > from.applied {
-			from = o
-		}
-	}
-	m.tree = from.tree.clone()
-	m.tree.watches = m.watches
-	m.applied = from.applied
 }
 
 // lead makes m the leader of others. Together they have received everything that was committed.
@@ -312,7 +290,7 @@ func (e *Ensemble) lead(m *Member, others []*Member) {
 	m.role, m.leader = leading, m
 	m.since = e.now()
 	m.contact = m.since
-	m.followers, m.gone = map[*Member]bool{}, map[*Member]time.Duration{}
+	m.followers = map[*Member]bool{}
 	m.zxid = m.tree.zxid
 	if len(e.members) > 1 {
 		e.epoch++
@@ -587,7 +565,7 @@ func (e *Ensemble) Stop() {
 		m.open()
 		m.dropClients()
 		for _, a := range []*alarm{
-			&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm, &m.goneAlarm,
+			&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm,
 			&m.applyAlarm, &m.silenceAlarm, &m.joinAlarm, &m.idleAlarm,
 		} {
 			a.stop()

@@ -63,13 +63,12 @@ type Member struct {
 	contact   time.Duration // when it last sent a proposal
 	zxid      int64
 	followers map[*Member]bool
-	gone      map[*Member]time.Duration // followers that have left an unreachable leader, and when the leader detects that
-	stalled   []*request                // requests that wait for a majority
-	sweep     []string                  // containers to delete
+	stalled   []*request // requests that wait for a majority
+	sweep     []string   // containers to delete
 
-	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm, goneAlarm alarm // of a leader
-	applyAlarm, silenceAlarm, joinAlarm                             alarm // of a follower
-	idleAlarm                                                       alarm
+	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm alarm // of a leader
+	applyAlarm, silenceAlarm, joinAlarm                  alarm // of a follower
+	idleAlarm                                            alarm
 
 	packetsIn, packetsOut int64
 	started               time.Time
@@ -89,7 +88,6 @@ func (e *Ensemble) newMember(id int) *Member {
 	m.pingAlarm = e.newAlarm(m.ping)
 	m.quorumAlarm = e.newAlarm(m.checkQuorum)
 	m.containerAlarm = e.newAlarm(m.sweepContainers)
-	m.goneAlarm = e.newAlarm(m.missFollowers)
 	m.applyAlarm = e.newAlarm(m.applyDue)
 	m.silenceAlarm = e.newAlarm(m.silence)
 	m.joinAlarm = e.newAlarm(m.tryJoin)
@@ -211,50 +209,31 @@ func (m *Member) kill() {
 
 // leave ends the member's role as a leader or a follower, and drops its clients.
 func (m *Member) leave() {
-	was, leader, silent := m.role, m.leader, m.silenceAlarm
+	was, leader := m.role, m.leader
 	m.role, m.leader, m.toExpire = looking, nil, nil
 	m.dropClients()
 	clear(m.touched)
 	m.outbox, m.syncs, m.stalled = nil, nil, nil
-	m.due = nil // the next leader sends everything at once, see catchUp
-	m.applyAlarm.stop()
 	m.silenceAlarm.stop()
 	m.joinAlarm.stop()
 	switch was {
 	case leading:
-		for _, a := range []*alarm{&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm, &m.goneAlarm} {
+		for _, a := range []*alarm{&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm} {
 			a.stop()
 		}
 		m.tracker, m.sweep = nil, nil
 		followers := m.e.sorted(m.followers)
-		m.followers, m.gone = nil, nil
+		m.followers = nil
 		for _, f := range followers {
 			f.lostLeader(m)
 		}
 	case following:
-		switch {
-		case !leader.followers[m]:
-		case silent.set && (m.isolated || leader.isolated): // the leader and the follower do not detect the end of their connection
-			leader.gone[m] = silent.due
-			leader.goneAlarm.before(silent.due)
-		default:
+		if leader.followers[m] { // an isolated leader detects this sooner than a real one
 			delete(leader.followers, m)
 			leader.watchQuorum()
 		}
 	}
 	m.e.seek()
-}
-
-// missFollowers is the alarm of a leader that may have to detect that followers have left.
-func (m *Member) missFollowers() {
-	if m.role == leading && !m.paused {
-		m.seeLinks()
-	}
-}
-
-// misses reports whether a leader has detected that a member no longer follows it.
-func (m *Member) misses(f *Member) bool {
-	return f.leader != m && (!m.isolated && !f.isolated || m.e.now() >= m.gone[f])
 }
 
 // Restart starts a member that was killed.
@@ -388,11 +367,8 @@ func (m *Member) seeLinks() {
 	switch m.role {
 	case leading:
 		for _, f := range m.e.sorted(m.followers) {
-			switch {
-			case m.misses(f), f.leader == m && f.overdue():
+			if f.overdue() {
 				delete(m.followers, f)
-			case f.leader != m:
-				m.goneAlarm.before(m.gone[f])
 			}
 		}
 		m.watchQuorum()

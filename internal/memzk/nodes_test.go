@@ -11,7 +11,7 @@ import (
 
 func TestNodesWithATimeToLiveAreSwept(t *testing.T) {
 	body := func(path string, flags int32, ttl int64) []byte {
-		return jute.AppendInt64(createBody(path, "", flags), ttl)
+		return jute.AppendInt64(createBody(path, flags), ttl)
 	}
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 40*time.Second)
@@ -43,7 +43,7 @@ func TestContainersAreSwept(t *testing.T) {
 	bubble(t, Config{Members: 3, ContainerCheck: 10 * time.Second}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 40*time.Second)
 		for _, path := range []string{"/fresh", "/used", "/worn", "/worn2"} {
-			r.must(jute.OpCreateContainer, createBody(path, "", jute.FlagContainer))
+			r.must(jute.OpCreateContainer, createBody(path, jute.FlagContainer))
 		}
 		for _, path := range []string{"/used/n", "/worn/n", "/worn2/n"} {
 			r.mustCreate(path, 0)
@@ -77,7 +77,7 @@ func TestTheEndOfTheSequence(t *testing.T) {
 		}
 		next := func(want string) {
 			t.Helper()
-			if p := r.call(jute.OpCreate, createBody("/a/n-", "", jute.FlagSequential)); p.string() != want {
+			if p := r.call(jute.OpCreate, createBody("/a/n-", jute.FlagSequential)); p.string() != want {
 				t.Errorf("%d %q, want %q", p.code, p.string(), want)
 			}
 		}

@@ -2,14 +2,40 @@ package memzk
 
 import (
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"os"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/jute"
+	"github.com/zklocks/zklocks/internal/memnet"
 )
+
+// networks has the *memnet.Network of each *Ensemble.
+var networks sync.Map
+
+func addrOf(m *Member) string { return fmt.Sprintf("zk%d:2181", m.id) }
+
+// bubble runs a test in virtual time with its own ensemble and network.
+func bubble(t *testing.T, cfg Config, test func(t *testing.T, e *Ensemble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e, n := Start(cfg), memnet.New()
+		defer e.Stop()
+		networks.Store(e, n)
+		for _, m := range e.members {
+			l, err := n.Listen(addrOf(m))
+			if err != nil {
+				t.Fatal(err)
+			}
+			go m.Serve(l)
+		}
+		test(t, e)
+	})
+}
 
 // raw sends and receives packets, for what the zk client cannot express.
 type raw struct {
@@ -30,10 +56,14 @@ type packet struct {
 
 // rawTo connects without a handshake.
 func rawTo(t testing.TB, m *Member) *raw {
-	near, far := newPipe()
-	go m.ServeConn(far)
-	t.Cleanup(func() { near.Close() })
-	return &raw{t: t, nc: near}
+	t.Helper()
+	n, _ := networks.Load(m.e)
+	nc, err := n.(*memnet.Network).Host("client").DialContext(t.Context(), "tcp", addrOf(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return &raw{t: t, nc: nc}
 }
 
 // rawSession connects with a new session.
@@ -54,21 +84,14 @@ func (r *raw) again(m *Member, seen int64) (next *raw, ok bool) {
 	return next, ok
 }
 
-func (r *raw) send(b []byte) {
-	r.t.Helper()
-	if err := jute.WriteFrame(r.nc, b); err != nil {
-		r.t.Fatal(err)
-	}
-}
+// send sends a packet. If the connection has ended, the next receive shows that.
+func (r *raw) send(b []byte) { _ = jute.WriteFrame(r.nc, b) }
 
-// receive returns nil when the connection has ended.
+// receive returns nil when the connection has ended, or at a deadline.
 func (r *raw) receive() []byte {
-	r.t.Helper()
 	b, err := jute.ReadFrame(r.nc)
-	if errors.Is(err, io.EOF) {
+	if err != nil {
 		return nil
-	} else if err != nil {
-		r.t.Fatal(err)
 	}
 	return b
 }
@@ -81,7 +104,6 @@ func (r *raw) shake(seen, session int64, secret []byte, timeout time.Duration) b
 }
 
 func (r *raw) sendConnect(seen, session int64, secret []byte, timeout time.Duration) {
-	r.t.Helper()
 	h := jute.Handshake{Zxid: seen, Timeout: int32(timeout / time.Millisecond), Session: session, Password: secret}
 	r.send(h.Append(nil))
 }
@@ -102,7 +124,6 @@ func (r *raw) welcomed() bool {
 }
 
 func (r *raw) request(xid, op int32, body []byte) {
-	r.t.Helper()
 	r.send(append(jute.AppendInt32(jute.AppendInt32(nil, xid), op), body...))
 }
 
@@ -141,34 +162,41 @@ func (r *raw) must(op int32, body []byte) packet {
 
 func (r *raw) mustCreate(path string, flags int32) {
 	r.t.Helper()
-	r.must(jute.OpCreate, createBody(path, "", flags))
+	r.must(jute.OpCreate, createBody(path, flags))
+}
+
+func (r *raw) exists(path string) bool {
+	r.t.Helper()
+	p := r.call(jute.OpExists, pathBody(path, false))
+	if p.code != jute.CodeOK && p.code != jute.CodeNoNode {
+		r.t.Fatalf("exists %s: %d", path, p.code)
+	}
+	return p.code == jute.CodeOK
 }
 
 // silent reports whether no packet arrives for d.
 func (r *raw) silent(d time.Duration) bool {
-	r.t.Helper()
-	r.nc.SetReadDeadline(time.Now().Add(d))
-	defer r.nc.SetReadDeadline(time.Time{})
-	var b [1]byte
-	_, err := r.nc.Read(b[:])
-	return errors.Is(err, os.ErrDeadlineExceeded)
+	return errors.Is(r.peek(d), os.ErrDeadlineExceeded)
 }
 
 // ended reports whether the connection ends within d, without a packet. Even if d is 0, goroutines
 // that are ending it can finish.
 func (r *raw) ended(d time.Duration) bool {
-	r.t.Helper()
-	r.nc.SetReadDeadline(time.Now().Add(d + time.Millisecond))
+	err := r.peek(d + time.Millisecond)
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func (r *raw) peek(d time.Duration) error {
+	r.nc.SetReadDeadline(time.Now().Add(d))
 	defer r.nc.SetReadDeadline(time.Time{})
-	var b [1]byte
-	_, err := r.nc.Read(b[:])
-	return errors.Is(err, io.EOF)
+	_, err := r.nc.Read(make([]byte, 1))
+	return err
 }
 
 // Bodies of requests.
 
-func createBody(path, data string, flags int32) []byte {
-	return jute.AppendInt32(appendACL(jute.AppendBytes(appendString(nil, path), []byte(data)), openACL), flags)
+func createBody(path string, flags int32) []byte {
+	return jute.AppendInt32(appendACL(jute.AppendBytes(appendString(nil, path), nil), openACL), flags)
 }
 
 func pathBody(path string, watch bool) []byte { return jute.AppendBool(appendString(nil, path), watch) }

@@ -14,7 +14,7 @@ import (
 )
 
 // A session's timeout passes when it was not used for that time. The session expires at the first
-// multiple of a tick after that.
+// multiple of a tick after that, and one transaction deletes its nodes.
 func TestSessionsExpireInTheirBucket(t *testing.T) {
 	for name, c := range map[string]struct {
 		tick, timeout, used, over time.Duration
@@ -31,31 +31,15 @@ func TestSessionsExpireInTheirBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Config{Tick: c.tick}, func(t *testing.T, e *Ensemble) {
 				m := e.Members()[0]
-				other := rawSession(t, m, 40*time.Second)
 				r := rawSession(t, m, c.timeout)
 				r.mustCreate("/a", jute.FlagEphemeral)
 				r.mustCreate("/b", jute.FlagEphemeral)
-				other.call(jute.OpExists, pathBody("/a", true))
 				time.Sleep(c.used)
 				if c.used > 0 {
 					r.call(jute.OpPing, nil)
 				}
-				half := (c.over - c.used) / 2
-				time.Sleep(half)
-				other.call(jute.OpPing, nil)
-				time.Sleep(c.over - c.used - half - time.Millisecond)
-				if len(e.Nodes()) != 2 {
-					t.Fatal("the session ended too early")
-				}
-				// One transaction deletes both nodes.
 				before := m.Zxid()
-				if kind, path := other.next().event(); kind != eventDeleted || path != "/a" {
-					t.Errorf("event %d of %s", kind, path)
-				}
-				if e.now() != c.over {
-					t.Errorf("the session ended after %v", e.now())
-				}
-				synctest.Wait()
+				endsAt(t, e, c.over)
 				if len(e.Nodes()) != 0 || m.Zxid() != before+1 {
 					t.Errorf("nodes %v, zxid %d, before %d", e.Nodes(), m.Zxid(), before)
 				}
@@ -68,6 +52,33 @@ func TestSessionsExpireInTheirBucket(t *testing.T) {
 			})
 		})
 	}
+}
+
+// All followers report a new session with their next answers.
+func TestTheCreationOfASessionIsReported(t *testing.T) {
+	for members, end := range map[int]time.Duration{1: 12 * time.Second, 3: 14 * time.Second} {
+		bubble(t, Config{Members: members}, func(t *testing.T, e *Ensemble) {
+			time.Sleep(1500 * time.Millisecond) // virtual: the next ping is at two seconds
+			rawSession(t, e.Leader(), 10*time.Second)
+			endsAt(t, e, end)
+		})
+	}
+}
+
+func TestTheEndOfASession(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()[0]
+		r, other := rawSession(t, m, 10*time.Second), rawSession(t, m, 10*time.Second)
+		if p := r.call(jute.OpCloseSession, nil); p.code != jute.CodeOK || len(p.body) != 0 || !r.ended(0) {
+			t.Errorf("%+v", p)
+		}
+		if e.Expire(r.session) {
+			t.Error("a session that has ended expires")
+		}
+		if !e.Expire(other.session) || !other.ended(0) || len(e.Sessions()) != 0 {
+			t.Error("a session that expires by hand")
+		}
+	})
 }
 
 func TestHandshakes(t *testing.T) {
@@ -160,39 +171,6 @@ func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 	})
 }
 
-// Clients that know of read-only servers send one byte more, and receive one more.
-func TestAHandshakeWithTheReadOnlyByte(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
-		r := rawTo(t, e.Members()[0])
-		b := jute.AppendInt32(jute.AppendInt64(jute.AppendInt32(nil, 0), 0), 10000)
-		r.send(jute.AppendBool(jute.AppendBytes(jute.AppendInt64(b, 0), make([]byte, 16)), false))
-		if b := r.receive(); len(b) != 37 || b[36] != 0 {
-			t.Errorf("answered with %x", b)
-		}
-	})
-}
-
-func TestTheEndOfASession(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
-		m := e.Members()[0]
-		r, other := rawSession(t, m, 10*time.Second), rawSession(t, m, 10*time.Second)
-		r.mustCreate("/a", jute.FlagEphemeral)
-		other.call(jute.OpExists, pathBody("/a", true))
-		if p := r.call(jute.OpCloseSession, nil); p.code != jute.CodeOK || len(p.body) != 0 || !r.ended(0) {
-			t.Errorf("%+v", p)
-		}
-		if kind, path := other.next().event(); kind != eventDeleted || path != "/a" {
-			t.Errorf("event %d of %s", kind, path)
-		}
-		if e.Expire(r.session) {
-			t.Error("a session that has ended expires")
-		}
-		if !e.Expire(other.session) || !other.ended(0) || len(e.Sessions()) != 0 {
-			t.Error("a session that expires by hand")
-		}
-	})
-}
-
 // A member itself closes a connection that was silent for its timeout, in buckets of ten seconds,
 // whatever the leader has recorded.
 func TestSilentConnectionsAreClosed(t *testing.T) {
@@ -277,26 +255,25 @@ func TestARestartKeepsTheData(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := Start(Config{Members: 3})
+	bubble(t, Config{Members: 3}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
-		r := rawSession(t, m[0], 10*time.Second)
-		r.call(jute.OpCreateContainer, createBody("/c", "", jute.FlagContainer))
-		paused := rawSession(t, m[1], 10*time.Second)
+		r, paused := rawSession(t, m[0], 10*time.Second), rawSession(t, m[1], 10*time.Second)
+		r.must(jute.OpCreateContainer, createBody("/c", jute.FlagContainer))
 		m[1].Pause()
 		m[2].Isolate()
 		paused.request(1, jute.OpPing, nil)
-		r.request(1, jute.OpCreate, createBody("/a", "", 0))
+		r.request(1, jute.OpCreate, createBody("/a", 0))
 		e.Stop()
 		e.Stop()
 		if !r.ended(0) || !paused.ended(0) {
 			t.Error("connections survive")
 		}
-		late := rawTo(t, m[0])
-		if !late.ended(time.Second) {
-			t.Error("a stopped ensemble serves")
+		near, far := net.Pipe()
+		go m[0].ServeConn(far)
+		if _, err := near.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("a stopped ensemble serves: %v", err)
 		}
-		// Requests to a stopped ensemble have no effect, and leave no timer.
+		// Calls to a stopped ensemble have no effect, and leave no timer.
 		for _, m := range m {
 			m.Resume()
 			m.Heal()
@@ -312,39 +289,22 @@ func TestStop(t *testing.T) {
 	})
 }
 
-func TestServeOfAStoppedEnsemble(t *testing.T) {
-	e := Start(Config{})
-	e.Stop()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Members()[0].Serve(l); err != nil {
-		t.Errorf("it ends with %v, want what it ends with when the ensemble stops later: nil", err)
-	}
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener accepts with %v, want a closed one", err)
-	}
-}
-
-// A full listener fails with each of the errors before it accepts.
+// A full listener fails with each of the errors.
 type full struct {
 	net.Listener
 	errs []error
 }
 
 func (l *full) Accept() (net.Conn, error) {
-	if len(l.errs) > 0 {
-		err := l.errs[0]
-		l.errs = l.errs[1:]
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
-	}
-	return l.Listener.Accept()
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
 }
 
-func TestServeContinuesWithoutAFreeFile(t *testing.T) {
+// Serve continues without a free file. After Stop it closes the listener and returns nil, as it
+// does when the ensemble is stopped later.
+func TestServe(t *testing.T) {
 	e := Start(Config{})
-	defer e.Stop()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -352,17 +312,21 @@ func TestServeContinuesWithoutAFreeFile(t *testing.T) {
 	broken := errors.New("the listener is broken")
 	l := &full{tcp, []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, broken}}
 	if err := e.Members()[0].Serve(l); !errors.Is(err, broken) {
-		t.Errorf("it ends with %v, want only what will not pass", err)
+		t.Errorf("it returns %v, want only what will not pass", err)
 	}
-	if err := tcp.Close(); err != nil {
-		t.Error(err)
+	e.Stop()
+	if err := e.Members()[0].Serve(tcp); err != nil {
+		t.Errorf("after Stop it returns %v", err)
+	}
+	if _, err := tcp.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Stop the listener accepts with %v", err)
 	}
 }
 
 func TestWords(t *testing.T) {
 	bubble(t, Config{Members: 3, Version: "3.9.3"}, func(t *testing.T, e *Ensemble) {
-		m := e.Members()
-		r := rawSession(t, m[0], 10*time.Second)
+		m := e.Members()[0]
+		r := rawSession(t, m, 10*time.Second)
 		r.mustCreate("/a", jute.FlagEphemeral)
 		r.call(jute.OpExists, pathBody("/a", true))
 		r.call(jute.OpGetChildren, pathBody("/", true))
@@ -377,29 +341,25 @@ func TestWords(t *testing.T) {
 			"wchp": "/a\n\t0x",
 			"stat": "Zookeeper version: 3.9.3",
 		} {
-			if got, err := m[0].Word(word); err != nil || !strings.Contains(got, want) {
+			if got, err := m.Word(word); err != nil || !strings.Contains(got, want) {
 				t.Errorf("%s: %q, %v", word, got, err)
 			}
 			// A connection returns the same answer, and then ends.
-			c := rawTo(t, m[0])
+			c := rawTo(t, m)
 			c.nc.Write([]byte(word))
-			answer, err := io.ReadAll(c.nc)
-			if err != nil || len(answer) == 0 || !strings.Contains(string(answer), want) {
+			if answer, err := io.ReadAll(c.nc); err != nil || !strings.Contains(string(answer), want) {
 				t.Errorf("%s over a connection: %q, %v", word, answer, err)
 			}
 		}
-		if _, err := m[0].Word("kill"); err == nil {
+		if _, err := m.Word("kill"); err == nil {
 			t.Error("an unknown word")
 		}
-		if m[0].Watches() != 2 || m[0].Connections() != 1 || m[0].Packets() < 4 || m[0].Sent() != 4 {
-			t.Errorf("%d watches, %d connections, %d packets, %d sent", m[0].Watches(), m[0].Connections(), m[0].Packets(), m[0].Sent())
+		if m.Packets() < 4 || e.Connected()[r.session] != m {
+			t.Errorf("%d packets, connected: %v", m.Packets(), e.Connected())
 		}
-		if at := e.Connected(); at[r.session] != m[0] || len(at) != 1 {
-			t.Errorf("connected: %v", at)
-		}
-		m[0].Isolate()
+		m.Isolate()
 		time.Sleep(11 * time.Second)
-		if got, _ := m[0].Word("srvr"); got != notServing {
+		if got, _ := m.Word("srvr"); got != notServing {
 			t.Errorf("without a leader: %q", got)
 		}
 	})
@@ -433,23 +393,4 @@ func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 			t.Errorf("after the close: %+v", p)
 		}
 	})
-}
-
-// All followers report a new session with their next answers.
-func TestTheCreationOfASessionIsReported(t *testing.T) {
-	for members, end := range map[int]time.Duration{1: 12 * time.Second, 3: 14 * time.Second} {
-		bubble(t, Config{Members: members}, func(t *testing.T, e *Ensemble) {
-			time.Sleep(1500 * time.Millisecond) // virtual: the next ping is at two seconds
-			rawSession(t, e.Leader(), 10*time.Second)
-			time.Sleep(end - e.now() - time.Millisecond) // virtual: right before its end
-			if len(e.Sessions()) != 1 {
-				t.Errorf("%d members: the session has ended before %v", members, e.now())
-			}
-			time.Sleep(2 * time.Millisecond) // virtual: its end
-			synctest.Wait()
-			if len(e.Sessions()) != 0 {
-				t.Errorf("%d members: the session lives at %v", members, e.now())
-			}
-		})
-	}
 }

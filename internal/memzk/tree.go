@@ -142,44 +142,6 @@ func newTree() *tree {
 	return t
 }
 
-// clone returns a copy. Nodes are copied; data and ACLs are immutable.
-func (t *tree) clone() *tree {
-	c := &tree{
-		nodes:      make(map[string]*node, len(t.nodes)),
-		ephemerals: make(map[int64][]*node, len(t.ephemerals)),
-		containers: make(map[string]*node, len(t.containers)),
-		sessions:   make(map[int64]int32, len(t.sessions)),
-		zxid:       t.zxid,
-	}
-	c.root = c.copyNode(t.root, nil)
-	c.nodes[""] = c.root
-	for session, list := range t.ephemerals {
-		copied := make([]*node, len(list))
-		for i, n := range list {
-			copied[i] = c.nodes[n.path]
-		}
-		c.ephemerals[session] = copied
-	}
-	for path := range t.containers {
-		c.containers[path] = c.nodes[path]
-	}
-	for session, timeout := range t.sessions {
-		c.sessions[session] = timeout
-	}
-	return c
-}
-
-func (t *tree) copyNode(n, parent *node) *node {
-	c := *n
-	c.parent = parent
-	c.children = make([]*node, len(n.children))
-	for i, child := range n.children {
-		c.children[i] = t.copyNode(child, &c)
-	}
-	t.nodes[c.path] = &c
-	return &c
-}
-
 // parentOf returns the parent's path, "" for a child of the root.
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
