@@ -36,29 +36,24 @@ type grip struct {
 	give, downgrade func(context.Context) error
 }
 
+func held(h *zklocks.Hold, err error) (grip, error) {
+	if err != nil {
+		return grip{}, err
+	}
+	return grip{token: h.Token(), give: h.Release}, nil
+}
+
 func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
 	return &local{Stage: s, name: "reentrant", on: func(conn *wire.Conn, path string) locker {
 		m := reentrant.New(locks.On(conn), path, opts...)
-		return func(ctx context.Context, _ string) (grip, error) {
-			h, err := m.Lock(ctx)
-			if err != nil {
-				return grip{}, err
-			}
-			return grip{token: h.Token(), give: h.Release}, nil
-		}
+		return func(ctx context.Context, _ string) (grip, error) { return held(m.Lock(ctx)) }
 	}}
 }
 
 func ourElection(s *contract.Stage, opts ...leader.Option) *local {
 	return &local{Stage: s, name: "leader", on: func(conn *wire.Conn, path string) locker {
 		e := leader.New(locks.On(conn), path, opts...)
-		return func(ctx context.Context, _ string) (grip, error) {
-			h, err := e.Campaign(ctx)
-			if err != nil {
-				return grip{}, err
-			}
-			return grip{token: h.Token(), give: h.Release}, nil
-		}
+		return func(ctx context.Context, _ string) (grip, error) { return held(e.Campaign(ctx)) }
 	}}
 }
 
@@ -71,10 +66,9 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 				lock = m.RLock
 			}
 			h, err := lock(ctx)
-			if err != nil {
-				return grip{}, err
-			}
-			return grip{token: h.Token(), give: h.Release, downgrade: func(ctx context.Context) error { return m.Downgrade(ctx, h) }}, nil
+			g, err := held(h, err)
+			g.downgrade = func(ctx context.Context) error { return m.Downgrade(ctx, h) }
+			return g, err
 		}
 	}}
 }
@@ -91,11 +85,7 @@ func ourAll(s *contract.Stage, at func(conn *zklocks.Conn, path, kind string) zk
 			if turn%2 == 0 {
 				slices.Reverse(all)
 			}
-			h, err := zklocks.All(all...).Lock(ctx)
-			if err != nil {
-				return grip{}, err
-			}
-			return grip{token: h.Token(), give: h.Release}, nil
+			return held(zklocks.All(all...).Lock(ctx))
 		}
 	}}
 }

@@ -9,11 +9,43 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 const soon = 30 * time.Second
+
+// The kinds of locks that a party may acquire. A peer may have more.
+const (
+	mutex     = "mutex"
+	read      = "read"
+	write     = "write"
+	downgrade = "downgrade" // in a fight: acquire for writing, and then downgrade
+	elected   = "leader"
+	latch     = "latch" // with the names of LeaderLatch
+)
+
+// side is a library at work on a path.
+type side interface {
+	// party opens a session.
+	party(who string) party
+	// open opens sessions for a fight.
+	open(sessions int)
+	// fight begins a fight; the returned function waits for its end.
+	fight(f fight) (ended func() []history.Hold)
+	// part closes all sessions.
+	part()
+}
+
+// party takes locks, one at a time.
+type party interface {
+	take(kind string) // begins to acquire, and returns
+	holds() bool      // as the party reports
+	await()           // waits until it holds
+	give()
+	downgrade()
+}
 
 // story is a sequence of steps of several parties on one path.
 type story struct {
@@ -105,14 +137,30 @@ func (s *story) excludes(first party, kind string, second party, other string) {
 	s.Empty()
 }
 
-// together asserts that both can hold for reading.
-func (s *story) together(first, second party) {
+// mutexes asserts that two exclusive locks exclude each other.
+func (s *story) mutexes(ours, theirs side) {
 	s.Helper()
-	s.takes(first, read)
-	s.takes(second, read)
-	first.give()
-	second.give()
-	s.Empty()
+	a, b := ours.party("a"), theirs.party("b")
+	s.excludes(a, mutex, b, mutex)
+	s.excludes(b, mutex, a, mutex)
+	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}}, crowd)
+	theirs.part()
+}
+
+// writersAndReaders asserts that only readers can hold at the same time.
+func (s *story) writersAndReaders(a, b party) {
+	s.Helper()
+	for _, order := range [][2]party{{a, b}, {b, a}} {
+		first, second := order[0], order[1]
+		s.excludes(first, write, second, write)
+		s.excludes(first, write, second, read)
+		s.excludes(first, read, second, write)
+		s.takes(first, read)
+		s.takes(second, read)
+		first.give()
+		second.give()
+		s.Empty()
+	}
 }
 
 // queues asserts that a reader behind a waiting writer of the other side waits, and that a reader
@@ -135,42 +183,28 @@ func (s *story) queues(first, writer, late party) {
 	s.Empty()
 }
 
-// downgrades asserts that after a downgrade the party holds for reading, a waiting writer still
-// waits, and a waiting reader is granted the lock.
-func (s *story) downgrades(first, writer, reader party) {
+// downgrades asserts that after a downgrade the party holds for reading, a waiting reader is
+// granted the lock, and a writer waits: in line since before the downgrade, or since the grant.
+func (s *story) downgrades(first, writer, reader party, before bool) {
 	s.Helper()
 	node := s.takes(first, write)
 	behind := s.asks(reader, read)
 	s.waits(reader, node)
-	s.asks(writer, write)
-	s.waits(writer, behind)
-	before := test.Children(s, s.Witness, s.Path)
+	if before {
+		s.asks(writer, write)
+		s.waits(writer, behind)
+	}
+	inLine := test.Children(s, s.Witness, s.Path)
 	first.downgrade()
-	mine := s.another(before)
+	mine := s.another(inLine)
 	reader.await()
-	if writer.holds() {
+	if before && writer.holds() {
 		s.Error("a writer beside readers")
 	}
 	reader.give()
-	s.waits(writer, mine)
-	first.give()
-	writer.await()
-	writer.give()
-	s.Empty()
-}
-
-// downgradesAlone is downgrades without a waiting writer: here the writer queues later.
-func (s *story) downgradesAlone(first, writer, reader party) {
-	s.Helper()
-	node := s.takes(first, write)
-	s.asks(reader, read)
-	s.waits(reader, node)
-	before := test.Children(s, s.Witness, s.Path)
-	first.downgrade()
-	mine := s.another(before)
-	reader.await()
-	reader.give()
-	s.asks(writer, write)
+	if !before {
+		s.asks(writer, write)
+	}
 	s.waits(writer, mine)
 	first.give()
 	writer.await()
