@@ -43,7 +43,7 @@ type spot struct {
 	how       string // the kind of change
 	old, new  string
 	nth       int // of the spots of the function that are alike otherwise
-	site      [2]int
+	from, to  int // in the file
 }
 
 // id stays the same when code around it changes.
@@ -73,9 +73,9 @@ func spots(pkg, file string, src []byte) ([]spot, error) {
 		add := func(how string, from, to ast.Node, replacement string) {
 			s := spot{
 				pkg: pkg, file: file, in: fn.Name.Name, how: how, new: replacement, line: set.Position(from.Pos()).Line,
-				site: [2]int{set.Position(from.Pos()).Offset, set.Position(to.End()).Offset},
+				from: set.Position(from.Pos()).Offset, to: set.Position(to.End()).Offset,
 			}
-			s.old = string(src[s.site[0]:s.site[1]])
+			s.old = string(src[s.from:s.to])
 			if fn.Recv != nil {
 				s.in = strings.TrimLeft(text(fn.Recv.List[0].Type), "*") + "." + s.in
 			}
@@ -143,12 +143,7 @@ func movable(stmt ast.Stmt) bool {
 }
 
 // allSpots are the spots of the packages whose names match, in the order of their files.
-func allSpots(root, which string) ([]spot, error) {
-	pattern, err := regexp.Compile(which)
-	if err != nil {
-		return nil, err
-	}
-	var all []spot
+func allSpots(root string, pattern *regexp.Regexp) (all []spot, err error) {
 	for pkg := range core {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
 		if err != nil || !pattern.MatchString(pkg) {
@@ -177,14 +172,6 @@ func allSpots(root, which string) ([]spot, error) {
 	return all, nil
 }
 
-// sample draws n of the spots. A seed draws the same of the same code.
-func sample(all []spot, seed uint64, n int) []spot {
-	random := rand.New(rand.NewPCG(seed, 0))
-	all = slices.Clone(all)
-	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:min(n, len(all))]
-}
-
 // survivors.txt has the generated mutants that may survive: "ID | why". An entry whose code has
 // gone does no harm.
 //
@@ -202,54 +189,31 @@ func reasons() map[string]string {
 	return all
 }
 
-// generate draws n mutants and has them judged: by the tests of their package, then by the tests of
-// packages that use it, then by the explorer. It returns false if one survives without a reason.
-func (l *lab) generate(which string, seed uint64, n, jobs int) bool {
-	all, err := allSpots(l.root, which)
+// generated draws n mutants. They are judged by the tests of their package, then by the tests of
+// packages that use it, then by the explorer. A seed draws the same of the same code.
+func generated(root string, pattern *regexp.Regexp, seed uint64, n int) (trials []trial, err error) {
+	all, err := allSpots(root, pattern)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return false
+		return nil, err
 	}
-	drawn, why := sample(all, seed, n), reasons()
-	fmt.Printf("%d of %d mutants, seed %d\n", len(drawn), len(all), seed)
-	packages := map[string][]target{}
-	for _, s := range drawn {
-		for _, t := range judges(s.pkg) {
-			packages[t.pkg] = []target{t}
+	fmt.Printf("%d of %d mutants, seed %d\n", min(n, len(all)), len(all), seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, s := range all[:min(n, len(all))] {
+		src, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(s.file)))
+		if err != nil {
+			return nil, err
 		}
+		t := trial{
+			name:    fmt.Sprintf("%s:%d  %s", s.file, s.line, s.id()),
+			changed: map[string][]byte{s.file: slices.Concat(src[:s.from], []byte(s.new), src[s.to:])},
+		}
+		t.survivor, t.accepted = reasons()[s.id()], reasons()[s.id()] != ""
+		for _, judge := range slices.Concat([]string{s.pkg}, core[s.pkg]) {
+			t.judges = append(t.judges, target{judge, "."})
+		}
+		t.judges = append(t.judges, explorer)
+		trials = append(trials, t)
 	}
-	for _, passed := range l.sound(packages, jobs) {
-		if !passed {
-			return false
-		}
-	}
-	count := l.each(jobs, len(drawn), func(i int) (result, string) {
-		s := drawn[i]
-		name := fmt.Sprintf("%s:%d  %s", s.file, s.line, s.id())
-		src, err := os.ReadFile(filepath.Join(l.root, filepath.FromSlash(s.file)))
-		if err != nil || s.site[1] > len(src) || string(src[s.site[0]:s.site[1]]) != s.old {
-			return result{verdict: failed, text: "the file has changed since the mutants were drawn"}, name
-		}
-		src = slices.Concat(src[:s.site[0]], []byte(s.new), src[s.site[1]:])
-		var r result
-		for _, t := range judges(s.pkg) {
-			if r = l.look(t, map[string][]byte{s.file: src}, ""); r.verdict != survived {
-				return r, name
-			}
-		}
-		if r.text = why[s.id()]; r.text != "" {
-			r.verdict = accepted
-		}
-		return r, name
-	})
-	fmt.Printf("%d killed, %d survived, %d accepted, %d in error\n", count[killed], count[survived], count[accepted], count[failed])
-	return count[survived] == 0 && l.ctx.Err() == nil
-}
-
-// judges are the tests that look at a mutant of a package, one after the other.
-func judges(pkg string) (all []target) {
-	for _, p := range slices.Concat([]string{pkg}, core[pkg]) {
-		all = append(all, target{pkg: p})
-	}
-	return append(all, target{explorer, "TestExplore"})
+	return trials, nil
 }

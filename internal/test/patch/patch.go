@@ -24,66 +24,48 @@ type Patch struct {
 	New string
 }
 
-// Apply returns the file that the patch changes, from the root of the module, and its new text.
-func (p Patch) Apply(root string) (file string, src []byte, err error) {
-	return p.apply(root, nil)
+// All applies the patches in order. It returns the new text of the files that change, by path from
+// the root of the module.
+func All(root string, patches ...Patch) (changed map[string][]byte, err error) {
+	changed = map[string][]byte{}
+	for _, p := range patches {
+		if err := p.apply(root, changed); err != nil {
+			return nil, err
+		}
+	}
+	return changed, nil
 }
 
-// apply applies the patch after the earlier changes.
-func (p Patch) apply(root string, before map[string][]byte) (file string, src []byte, err error) {
+func (p Patch) apply(root string, changed map[string][]byte) error {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(p.Pkg), "*.go"))
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	found := 0
+	found, file, src := 0, "", []byte(nil)
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		name := p.Pkg + "/" + filepath.Base(path)
-		text := before[name]
+		text := changed[name]
 		if text == nil {
 			if text, err = os.ReadFile(path); err != nil {
-				return "", nil, err
+				return err
 			}
 		}
 		for _, at := range sites(text, p.Old) {
-			if p.In != "" && !slices.ContainsFunc(functions(text, p.In), at.within) {
-				continue
-			}
-			if found++; found == 1 {
-				file = name
-				src = slices.Concat(text[:at.from], []byte(p.New), text[at.to:])
+			if p.In == "" || slices.ContainsFunc(functions(text, p.In), at.within) {
+				found++
+				file, src = name, slices.Concat(text[:at.from], []byte(p.New), text[at.to:])
 			}
 		}
 	}
 	if found != 1 {
-		return "", nil, fmt.Errorf("its text stands %d times in %s %s, want once: it has to follow the code", found, p.Pkg, p.In)
+		return fmt.Errorf("its text stands %d times in %s %s, want once: it has to follow the code", found, p.Pkg, p.In)
 	}
-	return file, src, nil
-}
-
-// All applies the patches in order.
-func All(root string, patches ...Patch) (changed map[string][]byte, err error) {
-	changed = map[string][]byte{}
-	for _, p := range patches {
-		file, src, err := p.apply(root, changed)
-		if err != nil {
-			return nil, err
-		}
-		changed[file] = src
-	}
-	return changed, nil
-}
-
-// Variant writes the files of an overlay with these patches into dir, and returns the path of the
-// overlay for go build -overlay.
-func Variant(root, dir string, patches ...Patch) (overlay string, err error) {
-	changed, err := All(root, patches...)
-	if err != nil {
-		return "", err
-	}
-	return Overlay(root, dir, changed)
+	changed[file] = src
+	_, err = parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
+	return err
 }
 
 // Root returns the directory of the module.
@@ -98,6 +80,10 @@ func Root() (string, error) {
 // Overlay writes the changed files and the overlay for go build -overlay into dir, and returns the
 // path of the overlay.
 func Overlay(root, dir string, changed map[string][]byte) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}

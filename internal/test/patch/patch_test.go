@@ -20,7 +20,6 @@ func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
 		}
 	}
 	for old, want := range map[string]string{
-		"return 1 + 2":      "package a\n\nfunc one() int { X } // the sum\n",
 		"return 1+2":        "package a\n\nfunc one() int { X } // the sum\n",
 		"one(); one()":      "",
 		"one()\none()":      "package a\n\nfunc two() {\n\tX\n}\n",
@@ -28,13 +27,14 @@ func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
 		"return 1 + 3":      "",
 		"func one() string": "",
 	} {
-		_, got, err := Patch{Pkg: ".", Old: old, New: "X"}.Apply(dir)
-		if string(got) != want || (err == nil) != (want != "") {
+		changed, err := All(dir, Patch{Pkg: ".", Old: old, New: "X"})
+		if got := string(changed["./a.go"]) + string(changed["./b.go"]); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", old, got, err)
 		}
 	}
-	if _, got, err := (Patch{Pkg: ".", In: "one", Old: "one()", New: "X"}).Apply(dir); err != nil || !strings.Contains(string(got), "func X int") {
-		t.Errorf("in one function: %q, %v", got, err)
+	changed, err := All(dir, Patch{Pkg: ".", In: "two", Old: "two()", New: "X()"})
+	if err != nil || !strings.Contains(string(changed["./b.go"]), "func X()") {
+		t.Errorf("in one function: %q, %v", changed, err)
 	}
 }
 

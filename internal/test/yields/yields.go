@@ -9,7 +9,6 @@ package yields
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,6 +19,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/zklocks/zklocks/internal/test/patch"
 )
 
 // Packages are the library's packages, from the root of the module.
@@ -170,63 +171,44 @@ func calls(s ast.Stmt, names ...string) (found bool) {
 // Write writes the copies into dir, and returns the path of the overlay for the compiler. changed
 // has the text of files that differ from the tree, by path from the root of the module.
 func Write(root, dir string, changed map[string][]byte) (overlay string, err error) {
-	replace := make(map[string]string)
-	put := func(name string, text []byte) error {
-		copied := filepath.Join(dir, strings.ReplaceAll(filepath.ToSlash(name), "/", "-"))
-		replace[filepath.Join(root, filepath.FromSlash(name))] = copied
-		return os.WriteFile(copied, text, 0o600)
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	all, _, err := copies(root, changed)
+	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	left := maps.Clone(changed)
+	return patch.Overlay(root, dir, all)
+}
+
+// copies returns the changed text of the files, and the mutexes of the library.
+func copies(root string, changed map[string][]byte) (all map[string][]byte, mutexes []string, err error) {
+	all = make(map[string][]byte)
+	maps.Copy(all, changed)
 	for _, pkg := range Packages {
 		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
 		if err != nil || len(names) == 0 {
-			return "", fmt.Errorf("yields: package %s has no files: %w", pkg, err)
+			return nil, nil, fmt.Errorf("yields: package %s has no files: %w", pkg, err)
 		}
-		var mutexes []string
+		text := fmt.Appendf(nil, point, filepath.Base(pkg))
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			name = pkg + "/" + filepath.Base(name)
-			src, ok := changed[name]
-			delete(left, name)
+			file := pkg + "/" + filepath.Base(name)
+			src, ok := changed[file]
 			if !ok {
-				if src, err = os.ReadFile(filepath.Join(root, filepath.FromSlash(name))); err != nil {
-					return "", err
+				if src, err = os.ReadFile(name); err != nil {
+					return nil, nil, err
 				}
 			}
-			src, found, err := Insert(name, src)
-			if err != nil {
-				return "", err
+			var found []string
+			if all[file], found, err = Insert(file, src); err != nil {
+				return nil, nil, err
 			}
-			mutexes = append(mutexes, found...)
-			if err := put(name, src); err != nil {
-				return "", err
+			for _, mutex := range found {
+				text = fmt.Appendf(text, "\ntype lock_%s struct{}\n", mutex)
+				mutexes = append(mutexes, filepath.Base(pkg)+"."+strings.ReplaceAll(mutex, "_", "."))
 			}
 		}
-		text := fmt.Appendf(nil, point, filepath.Base(pkg))
-		for _, mutex := range mutexes {
-			text = fmt.Appendf(text, "\ntype lock_%s struct{}\n", mutex)
-		}
-		if err := put(pkg+"/yield_point.go", text); err != nil {
-			return "", err
-		}
+		all[pkg+"/yield_point.go"] = text
 	}
-	for name, text := range left { // files of other packages
-		if err := put(name, text); err != nil {
-			return "", err
-		}
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return all, mutexes, nil
 }

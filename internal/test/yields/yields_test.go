@@ -3,11 +3,13 @@ package yields
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/zklocks/zklocks/internal/test/patch"
 	"github.com/zklocks/zklocks/internal/test/yields/checks"
 )
 
@@ -90,7 +92,7 @@ var _ sync.Locker
 
 // The copy of each package compiles, has calls, and contains a changed file instead of the tree's.
 func TestWrite(t *testing.T) {
-	root, err := filepath.Abs("../../..")
+	root, err := patch.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,65 +100,40 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	overlay, err := Write(root, dir, map[string][]byte{
-		"internal/hold/hold.go": append(src, "\nconst changed = true\n"...),
-	})
+	changed := map[string][]byte{"internal/hold/hold.go": append(src, "\nconst changed = true\n"...)}
+	all, mutexes, err := copies(root, changed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pkg := range Packages {
-		found := false
-		names, _ := filepath.Glob(filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+"-*.go"))
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = found || strings.Contains(string(text), call)
-		}
-		if !found {
-			t.Errorf("%s: no goroutine yields in it", pkg)
-		}
+	yield := map[string]bool{} // by package
+	for name, text := range all {
+		yield[path.Dir(name)] = yield[path.Dir(name)] || strings.Contains(string(text), call)
 	}
-	if text, _ := os.ReadFile(filepath.Join(dir, "internal-hold-hold.go")); !strings.Contains(string(text), "const changed") {
-		t.Error("the changed file is not in it")
+	overlay, err := Write(root, t.TempDir(), changed)
+	if err != nil {
+		t.Fatal(err)
 	}
 	args := []string{"build", "-overlay", overlay}
 	for _, pkg := range Packages {
+		if !yield[pkg] {
+			t.Errorf("%s: no goroutine yields in it", pkg)
+		}
 		args = append(args, "./"+pkg)
+	}
+	if !strings.Contains(string(all["internal/hold/hold.go"]), "const changed") {
+		t.Error("the changed file is not in it")
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-}
 
-func TestEveryMutexHasATier(t *testing.T) {
-	var found []string
-	for _, pkg := range Packages {
-		names, _ := filepath.Glob("../../../" + pkg + "/*.go")
-		for _, name := range names {
-			src, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, mutexes, err := Insert(name, src)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range mutexes {
-				if !strings.HasSuffix(name, "_test.go") {
-					found = append(found, filepath.Base(pkg)+"."+strings.ReplaceAll(m, "_", "."))
-				}
-			}
-		}
-	}
+	// Every mutex has a tier.
 	listed := slices.Concat(checks.Tiers...)
-	slices.Sort(found)
+	slices.Sort(mutexes)
 	slices.Sort(listed)
-	if !slices.Equal(found, listed) {
-		t.Errorf("the library has\n%q, package checks lists\n%q", found, listed)
+	if !slices.Equal(mutexes, listed) {
+		t.Errorf("the library has\n%q, package checks lists\n%q", mutexes, listed)
 	}
 }
