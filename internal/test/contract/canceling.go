@@ -19,7 +19,7 @@ var canceling = []scenario{
 	{"an Unlock with a dead context deletes all the same", unlockedByTheDead, 0},
 	{"the context of Unlock bounds the wait for the answer", unlockBounded, 0},
 	{"questions to a silent server end with their context", questionsEnd, 0},
-	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone | unwatches},
+	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone | modern},
 }
 
 var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
@@ -173,9 +173,7 @@ func unlockBounded(s *scene) {
 	c := s.behind()
 	for _, action := range holds {
 		h := c.lock()
-		f := c.proxy.Next(proxy.DeleteOp, action)
-		a := c.ask(h.Release)
-		test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+		f, a := c.meets(proxy.DeleteOp, action, only(h.Release))
 		a.Stop()
 		s.Is(a.Err, context.Canceled)
 		f.Release()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/zklocks/zklocks"
@@ -97,31 +96,14 @@ type scenario struct {
 type needs int
 
 const (
-	exclusive  needs = 1 << iota // a recipe that lets only one caller hold at a time
-	alone                        // on a real server, no other test at the same time, because the scenario counts or measures
-	restarts                     // a server of its own, to restart
-	speaksTLS                    // a server of its own that speaks TLS, from ZooKeeper 3.5 on
-	containers                   // a server that deletes empty containers, from ZooKeeper 3.5.1 on
-	unwatches                    // a server that removes watches, from ZooKeeper 3.5 on
-	single                       // a recipe of one lock, because the scenario counts the requests for one directory
-	chain                        // a recipe whose waiters each watch a single node ahead
-	inMemory                     // a server that a test can give a state that a real server has only after years
+	exclusive needs = 1 << iota // a recipe that lets only one caller hold at a time
+	alone                       // on a real server, no other test at the same time, because the scenario counts or measures
+	ownServer                   // a server of its own, to restart, or that speaks TLS
+	modern                      // ZooKeeper 3.5 or newer: containers, the removal of watches, TLS
+	single                      // a recipe of one lock, because the scenario counts the requests for one directory
+	chain                       // a recipe whose waiters each watch a single node ahead
+	inMemory                    // a server that a test can give a state that a real server has only after years
 )
-
-func (n needs) String() string {
-	var all []string
-	for need, text := range map[needs]string{
-		exclusive: "a recipe of which one can hold at a time", alone: "no other test beside it on a real server",
-		restarts: "a server to restart", speaksTLS: "a server that speaks TLS",
-		chain: "a recipe whose waiters each watch a single node", containers: "a server that knows containers", unwatches: "a server that removes watches", single: "a lock by itself", inMemory: "the server in memory",
-	} {
-		if n&need != 0 {
-			all = append(all, text)
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
-}
 
 var suite = slices.Concat(
 	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, numbers, names, surroundings, costs, observing, asking,
@@ -140,20 +122,14 @@ func Run(t *testing.T, r Recipe) {
 }
 
 // RunReal runs it on real servers. If no server can be started, it reports that once, for all
-// scenarios. On ZooKeeper 3.4 it skips, by name, the scenarios that need what 3.4 lacks.
+// scenarios.
 func RunReal(t *testing.T, r Recipe) {
-	lacks := needs(0)
-	if realzk.OlderThan(t, realzk.Servers(t)[0], 3, 5) {
-		lacks = speaksTLS | containers
-		if r.Marks { // without marks there is no watch to remove
-			lacks |= unwatches
-		}
-	}
+	old := realzk.OlderThan(t, realzk.Servers(t)[0], 3, 5)
 	for _, sc := range suite {
-		if sc.fits(r) && sc.needs&inMemory == 0 && (sc.needs&(restarts|speaksTLS) == 0 || r.OwnServers) {
+		if sc.fits(r) && sc.needs&inMemory == 0 && (sc.needs&ownServer == 0 || r.OwnServers) {
 			t.Run(sc.name, func(t *testing.T) {
-				if sc.needs&lacks != 0 {
-					t.Skipf("left out on ZooKeeper 3.4: it needs %v", sc.needs&lacks)
+				if old && sc.needs&modern != 0 {
+					t.Skip("left out on ZooKeeper 3.4")
 				}
 				if sc.needs&alone == 0 {
 					t.Parallel()

@@ -1,12 +1,6 @@
 package contract
 
 import (
-	"errors"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
-	"time"
-
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
@@ -15,22 +9,11 @@ import (
 )
 
 var directories = []scenario{
-	{"a path of which several levels are missing is made", deepPath, 0},
-	{"a directory that another client made serves as well", plainDirectory, 0},
 	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
 	{"a server that knows no containers makes directories that stay", withoutContainers, 0},
-	{"the directory of an idle lock goes by itself", idleGoes, containers},
-	{"a directory that vanishes between two steps is made again", vanishing, 0},
+	{"the directory of an idle lock goes by itself", idleGoes, modern},
 	{"a holder and a waiter whose directory is deleted", deletedDirectory, 0},
 	{"a directory that is deleted between the create and the listing is made again", deletedBeforeTheListing, 0},
-}
-
-func deepPath(s *scene) {
-	s.move(s.Path + "/b/c/d")
-	c := s.client().again()
-	h := c.lock()
-	s.inLine(1)
-	s.unlock(h)
 }
 
 // makeDir creates the directory as a persistent node, and also the directory of the other lock of
@@ -45,17 +28,6 @@ func (s *scene) makeDir(acl []zk.ACL) {
 		_, err := s.Witness.Create(dir, nil, zk.FlagPersistent, acl)
 		s.Must(err)
 	}
-}
-
-func plainDirectory(s *scene) {
-	s.makeDir(zk.WorldACL(zk.PermAll))
-	_, err := s.Witness.Set(s.Dir, []byte("text"), -1)
-	s.Must(err)
-	holder, c := s.client(), s.client()
-	h := holder.block()
-	a := c.wait(2)
-	s.unlock(h)
-	s.unlock(a.Granted())
 }
 
 func withoutContainers(s *scene) {
@@ -100,61 +72,6 @@ func idleGoes(s *scene) {
 	})
 }
 
-// vanishing deletes the directory from another client whenever it is empty, as the server does with
-// containers, but as often as possible.
-func vanishing(s *scene) {
-	const rounds = 20
-	clients := []*client{s.client(), s.client(), s.client(), s.client()} // in memory no time passes while the reaper runs
-	stop := make(chan struct{})
-	var all, reaper sync.WaitGroup
-	var reaped atomic.Int64
-	reaper.Go(func() {
-		for !closed(stop) {
-			switch err := s.Witness.Delete(s.Dir, -1); {
-			case err == nil:
-				reaped.Add(1)
-				if !s.Virtual() { // in memory the clients run without this, and no time would pass
-					time.Sleep(rand.N(4 * time.Millisecond)) // a directory is created and a node in it in about one millisecond
-				}
-			case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoNode):
-			default:
-				s.Error(err)
-			}
-		}
-	})
-	var inside atomic.Int32
-	cycle := func(c *client) bool {
-		h, err := c.Block(s.Ctx)
-		if err != nil {
-			s.Error(err)
-			return false
-		}
-		if n := inside.Add(1); n != 1 {
-			s.Errorf("%d inside", n)
-		}
-		inside.Add(-1)
-		if err := h.Release(s.Ctx); err != nil {
-			s.Error(err)
-		}
-		return true
-	}
-	for reaped.Load() < rounds && cycle(clients[0]) { // one client alone, so that the directory is often empty
-	}
-	for _, c := range clients[1:] {
-		all.Go(func() {
-			for range rounds {
-				if !cycle(c) {
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	close(stop)
-	reaper.Wait()
-	s.Logf("deleted %d times", reaped.Load())
-}
-
 // wipe deletes directories and the nodes in them, at once.
 func (s *scene) wipe(dirs ...string) {
 	s.Helper()
@@ -196,7 +113,7 @@ func deletedBeforeTheListing(s *scene) {
 	before := c.proxy.Seen(proxy.AnyOp)
 	list := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
 	a := c.wait(2)
-	test.Within(s, soon, "the listing is under way", func() { <-list.Fired() })
+	s.fired(list)
 	s.wipe(s.dirs()...)
 	list.Release()
 	got := a.Granted()

@@ -12,7 +12,6 @@ import (
 var fencing = []scenario{
 	{"the token grows forever", tokens, 0},
 	{"the token is the czxid of the node", tokenIsCzxid, 0},
-	{"a guard lets a transaction pass only while the lock is held", guards, 0},
 	{"Verify finds out what no event has told", verifies, 0},
 	{"Verify asks the quorum", verifiesByTheQuorum, 0},
 }
@@ -74,37 +73,10 @@ func tokenIsCzxid(s *scene) {
 	}
 }
 
-func guards(s *scene) {
-	c := s.client()
-	n := s.target()
-	write := func(h *zklocks.Hold) error {
-		_, err := c.conn.Multi(h.Guard(n.set())...)
-		return err
-	}
-	for i, end := range []func(*zklocks.Hold){
-		func(h *zklocks.Hold) { s.unlock(h) },
-		func(h *zklocks.Hold) { s.kill(c.conn.SessionID()) },
-		func(h *zklocks.Hold) { s.Expire(c.conn); s.Lost(h.Lost()); c.catchUp() },
-	} {
-		h := c.lock()
-		s.Must(write(h))
-		end(h)
-		if err := write(h); !errors.Is(err, zk.ErrNoNode) {
-			s.Errorf("end %d: a write with the guard of an ended hold: %v", i, err)
-		}
-		n.written(int32(i + 1))
-	}
-}
-
 func verifies(s *scene) {
 	c := s.client()
 	h := c.lock()
-	s.Must(h.Verify(s.Ctx))
-	ctx := h.Context(s.Ctx)
-	s.kill(c.conn.SessionID())
-	s.over(h, ctx)
-
-	h = c.lock() // no waiter watches this one's node
+	s.Must(h.Verify(s.Ctx)) // nothing watches the node
 	s.kill(c.conn.SessionID())
 	if err := h.Verify(s.Ctx); err == nil {
 		s.Error("verified without a node")

@@ -23,14 +23,12 @@ var holding = []scenario{
 	{"the context of Lock bounds the wait and not the hold", boundsTheWait, 0},
 	{"a context that is done loses although the lock is free", doneContextLoses, 0},
 	{"the context of a hold has its parent's values and end", derives, 0},
-	{"any goroutine may unlock", unlockedElsewhere, 0},
 	{"an Unlock with the context of its own hold is the first", unlockedByItsOwnContext, 0},
 	{"an Unlock with the context of its own hold waits no longer than its parent", boundedByItsParent, 0},
 	{"an Unlock with the context of another hold says nothing of that one", unlockedByAnothersContext, 0},
 	{"a question with the context of a hold that has ended tells that", askedByItsOwnContext, 0},
 	{"goroutines of one process exclude each other by one value", goroutinesExclude, 0},
 	{"two values on one connection exclude each other", valuesExclude, 0},
-	{"a lock whose path begins like another's does not disturb it", prefixes, 0},
 	{"options may be changed after New", optionsAreCopied, 0},
 	{"the queue tells who holds and who waits", queueTells, 0},
 	{"the queue is judged without members that left while it was read", queueWithoutTheLeft, 0},
@@ -38,7 +36,7 @@ var holding = []scenario{
 
 func lasts(s *scene) {
 	c := s.client()
-	h := c.lock()
+	h := c.lock() // on another goroutine than the Release
 	lost, ctx := h.Lost(), h.Context(s.Ctx)
 	if !h.Held() || h.Err() != nil || closed(lost) || ctx.Err() != nil || h.ValidUntil().IsZero() {
 		s.Errorf("held %v, %v, lost %v, context %v, deadline %v", h.Held(), h.Err(), closed(lost), ctx.Err(), h.ValidUntil())
@@ -127,13 +125,6 @@ func derives(s *scene) {
 	s.unlock(h)
 }
 
-func unlockedElsewhere(s *scene) {
-	h := s.client().lock() // acquired on a goroutine that has ended
-	done := make(chan error, 1)
-	go func() { done <- h.Release(s.Ctx) }()
-	s.Must(<-done)
-}
-
 // ctx = h.Context(ctx); defer h.Release(ctx) is what programs write. The Release cancels the
 // context that it was given. It must not take this for the end of its wait, nor for an earlier
 // release.
@@ -163,9 +154,7 @@ func boundedByItsParent(s *scene) {
 	events := c.observed()
 	h := c.lock()
 	parent, cancel := context.WithCancel(s.Ctx)
-	f := c.proxy.Next(proxy.DeleteOp, proxy.HoldReply)
-	a := c.ask(func(context.Context) error { return h.Release(h.Context(parent)) })
-	test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+	f, a := c.meets(proxy.DeleteOp, proxy.HoldReply, only(func(context.Context) error { return h.Release(h.Context(parent)) }))
 	a.Waits()
 	cancel()
 	err := a.Failed()
@@ -225,9 +214,7 @@ func askedByItsOwnContext(s *scene) {
 	} {
 		h := c.lock()
 		ctx := h.Context(s.Ctx)
-		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
-		a := c.ask(func(context.Context) error { return question(h, ctx) })
-		test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+		f, a := c.meets(proxy.CheckOp, proxy.HoldReply, only(func(context.Context) error { return question(h, ctx) }))
 		up := c.ask(h.Release)
 		err := a.Failed()
 		if name == "verify" {
@@ -288,15 +275,6 @@ func valuesExclude(s *scene) {
 	other.Waits()
 	s.unlock(h)
 	s.unlock(other.Granted())
-}
-
-func prefixes(s *scene) {
-	c := s.client()
-	short := c.block()
-	s.move(s.Path + "1")
-	long := c.again().block()
-	s.unlock(long)
-	s.unlock(short)
 }
 
 func optionsAreCopied(s *scene) {
@@ -375,7 +353,7 @@ func queueWithoutTheLeft(s *scene) {
 		members, err = looker.Queue(ctx)
 		return err
 	})
-	test.Within(s, soon, "the line is listed", func() { <-listing.Fired() })
+	s.fired(listing)
 	s.unlock(h)
 	h = a.Granted()
 	listing.Release()

@@ -10,6 +10,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/observe"
 )
 
 var losing = []scenario{
@@ -80,10 +81,15 @@ func lostWhileHolding(s *scene) {
 func lossUnasked(s *scene) {
 	for _, lose := range s.losses() {
 		c := s.client()
+		events := c.observed()
 		h := c.lock()
 		lose(c)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
+		l := Next[observe.Lost](events, 1)
+		s.about(l.LockInfo, h.Token())
+		s.Is(l.Cause, zklocks.ErrLost)
+		events.Balanced()
 		s.Empty()
 	}
 }
@@ -91,9 +97,7 @@ func lossUnasked(s *scene) {
 func expiredWhileUnlocking(s *scene) {
 	c := s.behind()
 	h := c.lock()
-	f := c.proxy.Next(proxy.DeleteOp, proxy.HoldRequest)
-	a := c.ask(h.Release)
-	test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+	f, a := c.meets(proxy.DeleteOp, proxy.HoldRequest, only(h.Release))
 	s.Expire(c.conn)
 	f.Release()
 	a.Ended()
@@ -151,7 +155,7 @@ func deletedWithTheHolder(s *scene) {
 			return r.Is(proxy.ReadOp) && r.Watch && ahead[r.Paths[0]] != nil
 		}, 1, proxy.HoldReply)
 		v := victim.wait(2)
-		test.Within(s, soon, "the victim watches the holder", func() { <-watches.Fired() })
+		s.fired(watches)
 		o := other.waitToBlock(3)
 		s.kill(victim.conn.SessionID(), holder.conn.SessionID())
 		watches.Release()

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -17,7 +16,6 @@ import (
 // internal/test/differ.
 var numbers = []scenario{
 	{"members in front of the last numbers are served, others fail", marginBegins, inMemory},
-	{"no member with one of the last numbers is served", numbersRunOut, inMemory},
 	{"a worn directory is given up when its queue is empty", wornIsGivenUp, inMemory},
 }
 
@@ -103,28 +101,6 @@ func marginBegins(s *scene) {
 	}
 	s.unlock(got)
 	c.refused()
-	s.idle()
-	c.renewed(1)
-}
-
-// numbersRunOut: the server assigns the last number again and again, or continues below zero. Other
-// clients do not refuse such numbers; no waiter behind them is served, either.
-func numbersRunOut(s *scene) {
-	word := s.word()
-	s.move(test.Path(s))
-	s.worn(1<<31 - 1)
-	c := s.behind()
-	c.refused()
-	var others []string
-	for i := range 3 {
-		path, err := s.Witness.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-00000000000%d%s", s.Dir, i, word), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		others = append(others, path)
-	}
-	c.refused()
-	for _, path := range others {
-		s.Must(s.Witness.Delete(path, -1))
-	}
 	s.idle()
 	c.renewed(1)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -22,7 +21,6 @@ var observing = []scenario{
 	{"an observer is told of calls that wait for a server", observedServerless, 0},
 	{"an observer is told of waiters that lose their place", observedRequeue, 0},
 	{"an observer is told why a hold was lost", observedLoss, 0},
-	{"an observer is told at the unlock of a loss that no caller asked for", observedLateLoss, 0},
 	{"an observer is told of retries", observedRetry, 0},
 	{"an observer is not told of retries that are not sent", observedOutage, 0},
 }
@@ -50,9 +48,7 @@ func observedFree(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
 	events := c.observed()
-	slow := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
-	a := c.begin(c.Lock)
-	test.Within(s, soon, "it is granted", func() { <-slow.Fired() })
+	slow, a := c.meets(proxy.CreateOp, proxy.HoldReply, c.Lock)
 	asked := time.Now()
 	s.about(Next[observe.Called](events, 1).LockInfo, 0)
 	s.Pass(time.Second)
@@ -226,20 +222,6 @@ func observedLoss(s *scene) {
 	}
 }
 
-func observedLateLoss(s *scene) {
-	c := s.client()
-	events := c.observed()
-	h := c.lock()
-	s.kill(c.conn.SessionID())
-	c.catchUp()
-	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
-	l := Next[observe.Lost](events, 1)
-	s.about(l.LockInfo, h.Token())
-	s.Is(l.Cause, zklocks.ErrLost)
-	events.Balanced()
-}
-
 func observedRetry(s *scene) {
 	c, holder := s.behind(), s.client()
 	events := c.observed()
@@ -260,7 +242,7 @@ func observedRetry(s *scene) {
 		c.catchUp()
 		s.unlock(h)
 		s.unlock(a.Granted())
-		test.Within(s, soon, "the cut", func() { <-f.Fired() })
+		s.fired(f)
 		told := false
 		for _, r := range Of[observe.Retried](events) {
 			told = told || r.Op == cut.name
@@ -281,13 +263,11 @@ func observedOutage(s *scene) {
 	s.unlock(c.lock())
 	events := c.observed()
 	h := holder.block()
-	f := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
-	a := c.begin(c.Lock)
-	test.Within(s, soon, "the line is listed", func() { <-f.Fired() })
+	f, a := c.meets(proxy.ListOp, proxy.HoldRequest, c.Lock)
 	c.proxy.Refuse()
 	c.proxy.Cut()
 	f.Cancel()
-	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	c.offline()
 	s.Pass(100 * time.Millisecond) // a retry would be reported after a few milliseconds
 	a.Stop()
 	if retried := Of[observe.Retried](events); len(retried) > 0 {

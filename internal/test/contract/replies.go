@@ -124,7 +124,7 @@ func createAbandoned(s *scene) {
 		f := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // so no search for the node is answered
 		a := c.begin(c.Lock)
-		test.Within(s, soon, "the reply is lost", func() { <-f.Fired() })
+		s.fired(f)
 		c.proxy.Refuse()
 		back.Cancel()
 		s.inLine(1)
@@ -145,7 +145,7 @@ func deleteRepeated(s *scene) {
 	cancel()
 	_ = h.Release(dead)
 	next := c.again().lock()
-	test.Within(s, soon, "the delete's reply is lost", func() { <-f.Fired() })
+	s.fired(f)
 	c.catchUp()
 	s.Must(next.Verify(s.Ctx))
 	s.inLine(1)

@@ -145,6 +145,27 @@ func (c *client) begin(call lockFunc) *attempt {
 	return Begin(c, c.Ctx, call)
 }
 
+// fired waits until a fault has met its request.
+func (s *scene) fired(f *proxy.Fault) {
+	s.Helper()
+	test.Within(s, soon, "the fault meets its request", func() { <-f.Fired() })
+}
+
+// meets begins a call, and returns when a fault has met its first request of a kind.
+func (c *client) meets(op proxy.Op, action proxy.Action, call lockFunc) (*proxy.Fault, *attempt) {
+	c.Helper()
+	f := c.proxy.Next(op, action)
+	a := c.begin(call)
+	c.fired(f)
+	return f, a
+}
+
+// offline waits until the client has noticed that it has no connection.
+func (c *client) offline() {
+	c.Helper()
+	test.Eventually(c, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+}
+
 // ask begins a call that grants nothing.
 func (c *client) ask(call func(context.Context) error) *attempt { return c.begin(only(call)) }
 

@@ -17,9 +17,8 @@ import (
 )
 
 var secured = []scenario{
-	{"over TLS and with a list of its own a lock is closed to others", closedToOthers, speaksTLS},
-	{"credentials outlive a reconnect and an expiry", credentialsLast, speaksTLS},
-	{"with the default list any client can take the lock away", openToAll, 0},
+	{"over TLS and with a list of its own a lock is closed to others", closedToOthers, ownServer | modern},
+	{"credentials outlive a reconnect and an expiry", credentialsLast, ownServer | modern},
 }
 
 // overTLS plays on a server that speaks TLS, too. The function that it returns connects over TLS.
@@ -163,20 +162,4 @@ func credentialsLast(s *scene) {
 	c.whole(0)
 	c.open()
 	s.Empty()
-}
-
-// openToAll shows why WithACL exists: without it other clients can do this.
-func openToAll(s *scene) {
-	c, next := s.client(), s.client()
-	h := c.block()
-	ctx := h.Context(s.Ctx)
-	a := next.wait(2)
-	for path := range s.nodes(c.conn.SessionID()) {
-		err := s.Witness.Delete(path, -1) // has no credentials
-		if err != zk.ErrNoNode {          // the library deletes the rest of a hold that has lost a node
-			s.Must(err)
-		}
-	}
-	s.over(h, ctx)
-	s.unlock(a.Granted())
 }

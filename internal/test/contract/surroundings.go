@@ -15,7 +15,6 @@ import (
 )
 
 var surroundings = []scenario{
-	{"a node of another client under the own name is not adopted", forged, 0},
 	{"a forged node that no client can delete does not keep the own one", forgedForGood, 0},
 	{"behind nodes without a session a waiter waits and asks nothing", behindTheOwnerless, 0},
 	{"writes into the nodes in line are no news", writtenInto, 0},
@@ -40,8 +39,9 @@ func (c *client) waitsQuietly() {
 }
 
 // forge loses the reply of a create, or the create itself, and has another client create a node of
-// the same name before the victim looks for its own: with a number that is smaller than any other.
-func (c *client) forge(action proxy.Action, flags int32) (a *attempt, path string) {
+// the same name before the victim searches for its own. The node has a number that is smaller than
+// any other, and cannot be deleted, because it has a child.
+func (c *client) forge(action proxy.Action) (a *attempt, path string) {
 	c.Helper()
 	f := c.proxy.Where(func(r proxy.Request) bool {
 		if !r.Is(proxy.CreateOp) {
@@ -56,48 +56,25 @@ func (c *client) forge(action proxy.Action, flags int32) (a *attempt, path strin
 	}, 1, action)
 	back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest)
 	a = c.begin(c.Lock)
-	test.Within(c, soon, "the create is lost", func() { <-f.Fired() })
-	test.Within(c, soon, "the client comes back", func() { <-back.Fired() })
-	_, err := c.Witness.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
+	c.fired(f)
+	c.fired(back)
+	_, err := c.Witness.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	c.Must(err)
-	if flags == zk.FlagPersistent {
-		_, err := c.Witness.Create(path+"/child", nil, flags, zk.WorldACL(zk.PermAll))
-		c.Must(err)
-	}
+	_, err = c.Witness.Create(path+"/child", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	c.Must(err)
 	back.Release()
 	return a, path
 }
 
-func forged(s *scene) {
-	s.makeDir(zk.WorldACL(zk.PermAll))
-	c := s.behind()
-	s.unlock(c.lock()) // number 0 is used
-	for _, action := range cuts {
-		before := c.proxy.Seen(proxy.AnyOp)
-		a, path := c.forge(action, zk.FlagEphemeral)
-		h := a.Granted()
-		if _, own := s.nodes(c.conn.SessionID())[path]; own || NodeOf(h) == path {
-			s.Errorf("%v: it holds by %s, which is not its own", action, path)
-		}
-		s.inLine(1)
-		s.Must(h.Verify(s.Ctx))
-		s.unlock(h)
-		if n := c.proxy.Seen(proxy.AnyOp) - before; n > 2*few {
-			s.Errorf("%v: %d requests", action, n)
-		}
-	}
-}
-
-// forgedForGood has another client forge a node that cannot be deleted, because it has a child. The
-// victim must not hold by the forged node, and must not leave its own node in the queue, where it
-// would wait for itself.
+// The victim must not hold by the forged node, and must not leave its own node in the queue, where
+// it would wait for itself.
 func forgedForGood(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
 	s.unlock(c.lock())
 	for _, action := range cuts {
 		h := s.client().block()
-		a, path := c.forge(action, zk.FlagPersistent)
+		a, path := c.forge(action)
 		id := path[len(s.Dir+"/") : len(path)-10]
 		again := func(name string) bool {
 			_, stat, err := s.Witness.Exists(s.Dir + "/" + name)

@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -234,7 +233,7 @@ func multiOnce(s *scene) {
 		f := c.proxy.Next(proxy.SetOp, action)
 		a := c.ask(multi(h, n.set()))
 		err := a.Failed()
-		test.Within(s, soon, "the cut", func() { <-f.Fired() })
+		s.fired(f)
 		s.Is(err, zk.ErrConnectionClosed)
 		c.catchUp()
 		n.written(int32(times))
@@ -247,9 +246,7 @@ func multiUnanswered(s *scene) {
 	n := s.target()
 	c := s.behind()
 	h := c.lock()
-	f := c.proxy.Next(proxy.SetOp, proxy.HoldReply)
-	a := c.ask(multi(h, n.set()))
-	test.Within(s, soon, "the reply", func() { <-f.Fired() })
+	_, a := c.meets(proxy.SetOp, proxy.HoldReply, only(multi(h, n.set())))
 	ctx, cancel := context.WithCancel(s.Ctx)
 	cancel()
 	s.Is(h.Release(ctx), context.Canceled)
@@ -271,7 +268,7 @@ func multiThrottled(s *scene) {
 	for i := range 3 {
 		f := c.proxy.Next(proxy.SetOp, proxy.Answer(-127))
 		s.Must(multi(h, n.set())(s.Ctx))
-		test.Within(s, soon, "the answer", func() { <-f.Fired() })
+		s.fired(f)
 		n.written(int32(i + 1))
 	}
 	s.unlock(h)
@@ -282,7 +279,7 @@ func multiOffline(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	c.proxy.Refuse()
-	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	c.offline()
 	gives, waits := c.ask(multi(h, n.set())), c.ask(multi(h, n.set()))
 	n.written(0) // takes longer than the calls need to begin their wait
 	gives.Waits()
@@ -297,7 +294,7 @@ func multiOffline(s *scene) {
 
 	// The hold ends meanwhile, and with it the context of the call.
 	c.proxy.Refuse()
-	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	c.offline()
 	ctx := h.Context(s.Ctx)
 	ends := c.ask(func(context.Context) error { return multi(h, n.set())(ctx) })
 	ends.Waits()

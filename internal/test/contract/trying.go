@@ -8,18 +8,9 @@ import (
 )
 
 var trying = []scenario{
-	{"TryLock takes a free lock", tryFree, 0},
 	{"TryLock on a taken lock is busy and writes nothing", tryTaken, 0},
 	{"TryLock does not overtake a waiter", tryBehind, 0},
 	{"of many tries at once one succeeds", tryMany, exclusive},
-}
-
-func tryFree(s *scene) {
-	c := s.client()
-	h, err := c.TryLock(s.Ctx)
-	s.Must(err)
-	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
 }
 
 func tryTaken(s *scene) {

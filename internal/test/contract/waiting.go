@@ -11,12 +11,9 @@ import (
 
 var waiting = []scenario{
 	{"the lock is given in the order of arrival", inOrder, 0},
-	{"a release wakes only the next in line", wakesOne, exclusive | chain | single | unwatches},
+	{"a release wakes only the next in line", wakesOne, exclusive | chain | single | modern},
 	{"a waiter that dies in the middle lets no waiter in", diesInTheMiddle, 0},
-	{"a waiter that gives up in the middle lets no waiter in", givesUpInTheMiddle, 0},
-	{"the next in line gets what a dead holder had", holderDies, 0},
 	{"a deadline ends the wait and nothing else", deadline, 0},
-	{"a value that gave up once waits as well as before", waitsAgain, 0},
 }
 
 func inOrder(s *scene) {
@@ -131,28 +128,6 @@ func diesInTheMiddle(s *scene) {
 	s.unlock(a.Granted())
 }
 
-func givesUpInTheMiddle(s *scene) {
-	holder, quitter, last := s.client(), s.client(), s.client()
-	h := holder.block()
-	q := quitter.waitToBlock(2)
-	a := last.wait(3)
-	q.Stop()
-	s.inLine(2)
-	last.catchUp()
-	a.Waits()
-	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
-	s.unlock(a.Granted())
-}
-
-func holderDies(s *scene) {
-	holder, next := s.client(), s.client()
-	holder.block()
-	a := next.wait(2)
-	holder.conn.Close()
-	s.unlock(a.Granted())
-}
-
 func deadline(s *scene) {
 	holder, c := s.client(), s.client()
 	h := holder.block()
@@ -172,16 +147,4 @@ func deadline(s *scene) {
 	s.inLine(1)
 	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
-}
-
-func waitsAgain(s *scene) {
-	holder, c := s.client(), s.client()
-	h := holder.block()
-	for range 3 {
-		c.wait(2).Stop()
-		s.inLine(1)
-	}
-	a := c.wait(2)
-	s.unlock(h)
-	s.unlock(a.Granted())
 }
