@@ -1,20 +1,18 @@
 package arch
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
 )
 
-// files has the files of each package in reading order. The doc comments of packages queue and wire
-// list their files under "# Files".
+// files has the files of each package in reading order. Of packages queue and wire the doc comment
+// lists the files under "# Files".
 var files = map[string][]string{
 	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "servers.go", "errors.go"},
 	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "handoff.go", "readsharer.go", "sharing.go", "options.go"},
@@ -22,6 +20,8 @@ var files = map[string][]string{
 	"semaphore":         {"doc.go", "semaphore.go", "count.go", "options.go", "errors.go"},
 	"leader":            {"doc.go", "run.go", "observe.go", "leader.go", "status.go", "backoff.go", "options.go", "errors.go"},
 	"once":              {"doc.go", "once.go", "errors.go"},
+	"internal/queue":    nil,
+	"internal/wire":     nil,
 	"internal/slot":     {"slot.go", "option.go"},
 	"internal/hold":     {"context.go", "hold.go"},
 	"internal/znode":    {"order.go", "name.go", "path.go"},
@@ -36,12 +36,6 @@ var back = map[string]string{
 	"semaphore: count.go to semaphore.go":          "the text of an error",
 }
 
-// ordered are the packages with an order of files.
-var ordered = []string{
-	root, "rwlock", "reentrant", "semaphore", "leader", "once",
-	"internal/slot", "internal/queue", "internal/hold", "internal/znode", "internal/zkclient", "internal/wire",
-}
-
 // listed matches the files in a doc comment.
 var listed = regexp.MustCompile(`(?m)^//\t(\w+\.go)\b`)
 
@@ -50,24 +44,12 @@ var listed = regexp.MustCompile(`(?m)^//\t(\w+\.go)\b`)
 type arrow struct{ from, to string }
 
 // arrows returns the arrows between the files of a package, each with an example.
-func (l *loader) arrows(p pkg) (map[arrow]string, error) {
-	var parsed []*ast.File
-	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
-		src, err := os.ReadFile(filepath.Join(p.Dir, name))
-		if err != nil {
-			return nil, err
-		}
-		f, err := l.parse(name, src)
-		if err != nil {
-			return nil, err
-		}
-		parsed = append(parsed, f)
-	}
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	conf := types.Config{Importer: l.imp}
-	checked, err := conf.Check(p.ImportPath, l.fset, parsed, info)
+func (l *loader) arrows(t *testing.T, p pkg) map[arrow]string {
+	t.Helper()
+	parsed := l.parse(t, p)
+	checked, info, err := l.check(p.ImportPath, parsed...)
 	if err != nil {
-		return nil, err
+		t.Error(err)
 	}
 	found := map[arrow]string{}
 	for _, f := range parsed {
@@ -90,57 +72,37 @@ func (l *loader) arrows(p pkg) (map[arrow]string, error) {
 			})
 		}
 	}
-	return found, nil
-}
-
-// upwards returns a line for each arrow that points up in an order of files.
-func upwards(path string, order []string, found map[arrow]string) (bad []string) {
-	for a, example := range found {
-		from, to := slices.Index(order, a.from), slices.Index(order, a.to)
-		if key := path + ": " + a.from + " to " + a.to; from > to && back[key] == "" {
-			bad = append(bad, key+": "+example)
-		}
-	}
-	slices.Sort(bad)
-	return bad
+	return found
 }
 
 func TestFilesReadDownwards(t *testing.T) {
-	deps := list(t, "-export", "-deps", module+"/...", zk)
-	l := newLoader(deps)
-	used := map[string]bool{}
+	l, deps := load(t)
+	upwards := map[string]bool{}
 	for _, p := range deps {
 		path := short(p.ImportPath)
-		if !slices.Contains(ordered, path) {
-			continue
-		}
 		order, ok := files[path]
 		if !ok {
+			continue
+		}
+		if order == nil {
 			order = inDoc(t, p)
 		}
-		for _, name := range p.GoFiles {
-			if !slices.Contains(order, name) {
-				t.Errorf("%s: %s has no place in the order of its files", path, name)
+		if there := slices.Sorted(slices.Values(order)); !slices.Equal(there, p.GoFiles) {
+			t.Errorf("%s: the order has the files %q, the package has %q", path, there, p.GoFiles)
+		}
+		for a, example := range l.arrows(t, p) {
+			if slices.Index(order, a.from) <= slices.Index(order, a.to) {
+				continue
 			}
-		}
-		for _, name := range order {
-			if !slices.Contains(p.GoFiles, name) {
-				t.Errorf("%s: the order lists %s, which does not exist", path, name)
+			key := path + ": " + a.from + " to " + a.to
+			upwards[key] = true
+			if back[key] == "" {
+				t.Errorf("%s: %s", key, example)
 			}
-		}
-		found, err := l.arrows(p)
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-		for a := range found {
-			used[path+": "+a.from+" to "+a.to] = slices.Index(order, a.from) > slices.Index(order, a.to)
-		}
-		for _, line := range upwards(path, order, found) {
-			t.Error(line)
 		}
 	}
-	for key := range back {
-		if !used[key] {
+	for key := range back { // which also shows that arrows are found
+		if !upwards[key] {
 			t.Errorf("no such arrow: %s", key)
 		}
 	}
@@ -164,12 +126,4 @@ func inDoc(t *testing.T, p pkg) (names []string) {
 		}
 	}
 	return slices.Compact(names)
-}
-
-func TestAnArrowThatRunsBackIsFound(t *testing.T) {
-	found := map[arrow]string{{"a.go", "b.go"}: "f calls g", {"b.go", "a.go"}: "g calls h"}
-	got := fmt.Sprint(upwards("p", []string{"a.go", "b.go"}, found))
-	if want := "[p: b.go to a.go: g calls h]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
 }
