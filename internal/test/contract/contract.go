@@ -45,7 +45,7 @@ type Recipe struct {
 	New func(conn *zklocks.Conn, path string, opts ...zklocks.Option) Locker
 
 	Kind  observe.Kind // of a member that waits in Lock, and of its events
-	Block observe.Kind // of one that waits in Block; "": as Kind
+	Block observe.Kind // of a member that waits in Block; "": as Kind
 
 	Beside string // the end of the path of another lock that it takes, too, and that has no options
 	Below  string // the directory in which nodes stand, below the lock's path

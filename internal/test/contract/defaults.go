@@ -80,7 +80,7 @@ func defaultsOfConnect(s *scene) {
 		{s.r.New(conn, s.Path, zklocks.WithData(nil)), "", ours, 1},
 	} {
 		s.during(row.lock, wants(row.data, row.acl))
-		Next[observe.Released](all, i+1) // all observers get the events, those of Connect and those of the lock
+		Next[observe.Released](all, i+1) // the observers of Connect and of the lock get the events
 		if n := len(Of[observe.Released](own)); n != row.own {
 			s.Errorf("lock %d: the observer of the second is told of %d holds, want %d", i, n, row.own)
 		}

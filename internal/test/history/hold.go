@@ -1,5 +1,5 @@
-// Package history records which owner held which lock when, and checks that the record is one that
-// a correct lock can leave.
+// Package history records which owner held which lock when, and checks that a correct lock can
+// leave such a record.
 //
 // It records the *certain* part of each hold: from the instant after the acquiring call returned to
 // the instant before the release was called, or the loss was observed, whichever came first. The

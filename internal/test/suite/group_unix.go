@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// patience is how long a command may take to end after it was told to end.
+// patience is how long a command may take to end after SIGTERM.
 const patience = 10 * time.Second
 
 // inGroup puts the command and all processes that it starts into a process group, which a canceled
