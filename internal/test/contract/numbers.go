@@ -12,8 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// What a server does with such numbers is shown by internal/test/realzk (SetSequences) and
-// internal/test/differ.
+// What a server does with such numbers is shown by TestTheEndOfTheSequence of internal/memzk.
 var numbers = []scenario{
 	{"members in front of the last numbers are served, others fail", marginBegins, inMemory},
 	{"a worn directory is given up when its queue is empty", wornIsGivenUp, inMemory},
@@ -33,7 +32,8 @@ func (s *scene) worn(next int32) {
 		s.Must(err)
 		all[dir] = next
 	}
-	s.Must(s.Venue.Shared(s).SetSequences(all))
+	server := s.Venue.Shared(s).(interface{ SetSequences(map[string]int32) error })
+	s.Must(server.SetSequences(all))
 }
 
 // idle deletes the children that keep the directories.

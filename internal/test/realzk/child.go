@@ -192,7 +192,6 @@ func (c *Child) Kill() {
 // of its goroutines when it is aborted.
 func (c *Child) fail(text string) {
 	c.tb.Helper()
-	states := describeTree(c.PID())
 	_ = c.proc.cmd.Process.Signal(syscall.SIGABRT)
 	select {
 	case <-c.proc.done:
@@ -201,7 +200,7 @@ func (c *Child) fail(text string) {
 	c.Kill()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tb.Fatalf("the child %s\n%s%s", text, states, c.cries.String())
+	c.tb.Fatalf("the child %s\n%s", text, c.cries.String())
 }
 
 // Ordered reports whether this process is a Child, and reads its order.

@@ -43,16 +43,11 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn
 // is closed at cleanup, which waits until its goroutines have ended.
 func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
-	return foreign(tb, timeout, servers, func(*zk.Conn) {})
-}
-
-func foreign(tb testing.TB, timeout time.Duration, servers []string, option func(*zk.Conn)) *zk.Conn {
-	tb.Helper()
 	if len(servers) == 0 {
 		servers = Servers(tb)
 	}
 	conn, events, err := zk.Connect(servers, timeout,
-		zk.WithDialer(test.Ordered(net.DialTimeout)), zk.WithLogger(quiet{}), zk.WithLogInfo(false), option)
+		zk.WithDialer(test.Ordered(net.DialTimeout)), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
 	if err != nil {
 		tb.Fatal(err)
 	}

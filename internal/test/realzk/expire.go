@@ -40,7 +40,7 @@ func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	if id == 0 {
 		tb.Fatal("realzk: expire: the connection has no session")
 	}
-	if _, err := EndSession(id, password(conn), addr); err != nil {
+	if _, err := EndSession(id, SessionPassword(conn), addr); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -73,16 +73,13 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	return alive, nil
 }
 
-// SessionPassword returns the password with which any client can resume the session.
-func SessionPassword(conn Conn) []byte { return password(conn) }
-
-// password reads a private field of zk.Conn. The client writes the field at the end of each
-// handshake, before it sets its state, which State reads atomically. So the read is ordered after
-// the handshake that made the session. It is not ordered before the next handshake, which writes
-// the same password again.
+// SessionPassword returns the password with which any client can resume the session. It reads a
+// private field of zk.Conn, which the client writes at the end of each handshake, before it sets
+// its state. State reads that atomically. So the read is ordered after the handshake that made the
+// session. It is not ordered before the next handshake, which writes the same password again.
 //
 //go:norace
-func password(conn Conn) []byte {
+func SessionPassword(conn Conn) []byte {
 	conn.State()
 	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
 	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)

@@ -32,22 +32,6 @@ var findJava = sync.OnceValues(func() (javaHome, error) {
 	return javaHome{java: java, classPath: classPath}, nil
 })
 
-// java returns the javaHome for the version in the options.
-func (o Options) java() (javaHome, error) {
-	if o.Home == "" {
-		return findJava()
-	}
-	java, err := findProgram()
-	if err != nil {
-		return javaHome{}, err
-	}
-	classPath := jarsUnder(o.Home)
-	if classPath == "" {
-		return javaHome{}, fmt.Errorf("realzk: no zookeeper jar under %s", o.Home)
-	}
-	return javaHome{java: java, classPath: classPath}, nil
-}
-
 func findProgram() (string, error) {
 	if os.Getenv(LeftOutEnv) != "" && os.Getenv(realEnv) == "" {
 		return "", ErrNotInstalled
@@ -66,7 +50,6 @@ func findProgram() (string, error) {
 }
 
 func findClassPath() (string, error) {
-	var looked []string
 	for _, env := range []string{"ZK_HOME", "ZOOKEEPER_HOME"} {
 		home := os.Getenv(env)
 		if home == "" {
@@ -83,22 +66,21 @@ func findClassPath() (string, error) {
 	if _, err := os.Stat(debian); err == nil {
 		return debian, nil
 	}
-	looked = append(looked, debian)
-	for _, home := range []string{
+	homes := []string{
 		"/opt/zookeeper",
 		"/usr/local/zookeeper",
 		"/usr/share/zookeeper",
 		"/opt/homebrew/opt/zookeeper/libexec",
 		"/usr/local/opt/zookeeper/libexec",
 		"/home/linuxbrew/.linuxbrew/opt/zookeeper/libexec",
-	} {
+	}
+	for _, home := range homes {
 		if cp := jarsUnder(home); cp != "" {
 			return cp, nil
 		}
-		looked = append(looked, home)
 	}
-	return "", fmt.Errorf("%w: no ZooKeeper (looked at %s): run make zookeeper, or set ZK_HOME",
-		ErrNotInstalled, strings.Join(looked, ", "))
+	return "", fmt.Errorf("%w: no ZooKeeper in %s or %s: run make zookeeper, or set ZK_HOME",
+		ErrNotInstalled, debian, strings.Join(homes, ", "))
 }
 
 // jarsUnder returns the class path of an unpacked ZooKeeper, or "" if there is none. It omits the

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
 )
 
@@ -23,9 +25,6 @@ const realEnv = "ZKLOCKS_REAL"
 const LeftOutEnv = "ZKLOCKS_LEFT_OUT"
 
 const leftOut = "needs a real ZooKeeper, which make test installs and starts"
-
-// ServerGoroutine is the function of the goroutine that each running server has in this process.
-const ServerGoroutine = "github.com/zklocks/zklocks/internal/test/realzk.(*process).run"
 
 var shared struct {
 	mu     sync.Mutex
@@ -146,4 +145,64 @@ func Cluster(tb testing.TB, n int, opts Options) *Ensemble {
 		}
 	})
 	return e
+}
+
+// Some returns the addresses of servers for a test of the client that needs a port to dial: the
+// addresses in ZK_SERVERS; with ZKLOCKS_REAL=1 the package's shared server; otherwise an in-memory
+// server that the package's tests share. So the test runs where only Go is installed, and on a real
+// server where no test may be skipped.
+func Some(tb testing.TB) []string {
+	tb.Helper()
+	addrs, err := some()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return addrs
+}
+
+func some() ([]string, error) {
+	if addrs := named(); len(addrs) > 0 {
+		return addrs, nil
+	}
+	if os.Getenv(realEnv) != "" {
+		s, err := startShared()
+		if err != nil {
+			return nil, err
+		}
+		return []string{s.Addr()}, nil
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.memory == nil {
+		s, err := loopback.Start()
+		if err != nil {
+			return nil, err
+		}
+		shared.memory = s
+	}
+	return []string{shared.memory.Addr()}, nil
+}
+
+// Watched returns the paths on which a session has watches, as the shared server reports them.
+func Watched(tb testing.TB, session int64) (paths []string) {
+	tb.Helper()
+	answer, err := Shared(tb).Word("wchc")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return test.WatchedBy(answer, session)
+}
+
+// OlderThan reports whether the server at addr has an older version.
+func OlderThan(tb testing.TB, addr string, major, minor int) bool {
+	tb.Helper()
+	answer, err := fourLetterWord(addr, "srvr", 10*time.Second)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var a, b int
+	if _, err := fmt.Sscanf(answer, "Zookeeper version: %d.%d.", &a, &b); err != nil {
+		tb.Fatalf("%s does not say its version: %q", addr, answer)
+	}
+	return a < major || a == major && b < minor
 }

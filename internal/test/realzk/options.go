@@ -32,10 +32,6 @@ type Options struct {
 	// Config has further lines of zoo.cfg, which override ours.
 	Config map[string]string
 
-	// Home is the directory of an unpacked server, for tests of two versions; "" means the
-	// directory in ZK_HOME or the installed server.
-	Home string
-
 	// JVM has further flags of the virtual machine.
 	JVM []string
 

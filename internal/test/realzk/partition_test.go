@@ -1,8 +1,6 @@
 package realzk
 
 import (
-	"encoding/binary"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,26 +8,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 )
-
-// A member of 3.4 sends its id and then notifications, which must not be changed.
-func TestGreetingKeepsTheIDAndNamesTheProxy(t *testing.T) {
-	version, id := binary.BigEndian.AppendUint64(nil, 0xffffffffffff0000), binary.BigEndian.AppendUint64(nil, 3)
-	greeting := func(addr string) string {
-		return string(version) + string(id) + string(binary.BigEndian.AppendUint32(nil, uint32(len(addr)))) + addr
-	}
-	const next = "a notification"
-	for name, g := range map[string]struct{ sent, want string }{
-		"3.5": {greeting("127.0.0.1:3888"), greeting("127.0.0.1:17731")},
-		"3.4": {string(id), string(id)},
-	} {
-		from := strings.NewReader(g.sent + next)
-		got, err := readdress(from, "127.0.0.1:17731")
-		must(t, err)
-		if string(got) != g.want || from.Len() != len(next) {
-			t.Errorf("ZooKeeper %s: %q with %d bytes behind it, want %q with %d", name, got, from.Len(), g.want, len(next))
-		}
-	}
-}
 
 func TestIsolatedLeaderIsReplaced(t *testing.T) {
 	t.Parallel()

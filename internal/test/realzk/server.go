@@ -3,6 +3,7 @@ package realzk
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -46,7 +47,7 @@ type Server struct {
 
 // Start runs a standalone server and returns when it serves.
 func Start(opts Options) (*Server, error) {
-	if _, err := opts.java(); err != nil {
+	if _, err := findJava(); err != nil {
 		return nil, err
 	}
 	var err error
@@ -83,7 +84,7 @@ func newServer(opts Options, port int) (*Server, error) {
 
 // launch starts the process, and does not wait until it serves.
 func (s *Server) launch() error {
-	home, err := s.opts.java()
+	home, err := findJava()
 	if err != nil {
 		return err
 	}
@@ -181,15 +182,22 @@ func (s *Server) PID() int {
 // Alive reports whether the process exists; a paused process does.
 func (s *Server) Alive() bool { return s.PID() != 0 }
 
-// Kill ends the process with SIGKILL. Its data is kept for Restart.
-func (s *Server) Kill() error {
+// with calls do with the process, which must run.
+func (s *Server) with(what string, do func(*process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc == nil || !s.proc.alive() {
-		return errors.New("realzk: kill: server is not running")
+		return fmt.Errorf("realzk: %s: server is not running", what)
 	}
-	s.proc.kill()
+	if err := do(s.proc); err != nil {
+		return fmt.Errorf("realzk: %s: %w", what, err)
+	}
 	return nil
+}
+
+// Kill ends the process with SIGKILL. Its data is kept for Restart.
+func (s *Server) Kill() error {
+	return s.with("kill", func(p *process) error { p.kill(); return nil })
 }
 
 // Restart kills the server if it runs, starts it on the same port with the same data, and returns
@@ -213,30 +221,24 @@ func (s *Server) relaunch() error {
 
 // Pause stops the process (SIGSTOP): connections remain open, and nothing is answered.
 func (s *Server) Pause() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc == nil || !s.proc.alive() {
-		return errors.New("realzk: pause: server is not running")
-	}
-	if err := pauseProcess(s.proc.cmd.Process); err != nil {
-		return fmt.Errorf("realzk: pause: %w", err)
-	}
-	s.paused.Store(true)
-	return nil
+	return s.with("pause", func(p *process) error {
+		err := pauseProcess(p.cmd.Process)
+		if err == nil {
+			s.paused.Store(true)
+		}
+		return err
+	})
 }
 
 // Resume ends a Pause.
 func (s *Server) Resume() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc == nil || !s.proc.alive() {
-		return errors.New("realzk: resume: server is not running")
-	}
-	if err := resumeProcess(s.proc.cmd.Process); err != nil {
-		return fmt.Errorf("realzk: resume: %w", err)
-	}
-	s.paused.Store(false)
-	return nil
+	return s.with("resume", func(p *process) error {
+		err := resumeProcess(p.cmd.Process)
+		if err == nil {
+			s.paused.Store(false)
+		}
+		return err
+	})
 }
 
 // Stop ends the server and removes its data. It uses SIGKILL, which is a third of a second faster,
@@ -276,9 +278,6 @@ func (s *Server) word(word string) (string, error) {
 	s.baseline++ // the server counts the word as a packet
 	return answer, nil
 }
-
-// Stat returns the answer to "srvr": version, latency, mode, number of nodes.
-func (s *Server) Stat() (string, error) { return s.Word("srvr") }
 
 // Mntr returns the answer to "mntr" by key ("zk_server_state", "zk_watch_count", ...).
 func (s *Server) Mntr() (map[string]string, error) {
@@ -335,4 +334,37 @@ func (s *Server) logTail() string {
 		log = log[len(log)-2000:]
 	}
 	return "\n" + strings.TrimSpace(string(log))
+}
+
+// fourLetterWord sends one of ZooKeeper's monitoring commands to addr.
+func fourLetterWord(addr, word string, within time.Duration) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, within)
+	if err != nil {
+		return "", fmt.Errorf("realzk: %s to %s: %w", word, addr, err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", fmt.Errorf("realzk: %s to %s: %w", word, addr, err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return "", fmt.Errorf("realzk: %s to %s: %w", word, addr, err)
+	}
+	return string(answer), nil
+}
+
+// notServing is the answer of a server that has no quorum (yet).
+const notServing = "This ZooKeeper instance is not currently serving requests"
+
+func parseMntr(answer string) map[string]string {
+	values := make(map[string]string)
+	for line := range strings.Lines(answer) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			values[key] = value
+		}
+	}
+	return values
 }

@@ -95,42 +95,27 @@ type Secure struct {
 func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Options) *Secure {
 	tb.Helper()
 	store := a.store(tb, cert)
-	var err error
-	for range startTries {
-		var ports []int
-		if ports, err = proxy.FreePorts(1); err != nil {
-			break
-		}
-		port := strconv.Itoa(ports[0])
-		config := map[string]string{
-			"serverCnxnFactory":              "org.apache.zookeeper.server.NettyServerCnxnFactory",
-			"secureClientPort":               port,
-			"secureClientPortAddress":        proxy.Host,
-			"authProvider.1":                 "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-			"ssl.keyStore.location":          store,
-			"ssl.keyStore.type":              "PEM",
-			"ssl.trustStore.location":        store,
-			"ssl.trustStore.type":            "PEM",
-			"ssl.clientAuth":                 "want",
-			"ssl.clientHostnameVerification": "false", // our clients' certificates have users' names
-		}
-		maps.Copy(config, opts.Config)
-		with := opts
-		with.Config = config
-		with.JVM = append(netty(), opts.JVM...)
-		var s *Server
-		if s, err = Start(with); err != nil {
-			continue
-		}
-		tb.Cleanup(func() {
-			if err := s.Stop(); err != nil {
-				tb.Error(err)
-			}
-		})
-		return &Secure{s, "localhost:" + port}
+	ports, err := proxy.FreePorts(1)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	cannot(tb, err)
-	return nil
+	port := strconv.Itoa(ports[0])
+	config := map[string]string{
+		"serverCnxnFactory":              "org.apache.zookeeper.server.NettyServerCnxnFactory",
+		"secureClientPort":               port,
+		"secureClientPortAddress":        proxy.Host,
+		"authProvider.1":                 "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+		"ssl.keyStore.location":          store,
+		"ssl.keyStore.type":              "PEM",
+		"ssl.trustStore.location":        store,
+		"ssl.trustStore.type":            "PEM",
+		"ssl.clientAuth":                 "want",
+		"ssl.clientHostnameVerification": "false", // our clients' certificates have users' names
+	}
+	maps.Copy(config, opts.Config)
+	opts.Config = config
+	opts.JVM = append(netty(), opts.JVM...)
+	return &Secure{Standalone(tb, opts), "localhost:" + port}
 }
 
 // store writes the PEM file that ZooKeeper uses as key store and trust store.

@@ -119,7 +119,6 @@ type Server interface {
 	Resume() error
 	Word(string) (string, error)
 	Requests() (int64, error)
-	SetSequences(map[string]int32) error
 }
 
 // Secure is a server with a second address for TLS.
