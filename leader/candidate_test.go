@@ -3,7 +3,6 @@ package leader_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -70,8 +69,6 @@ type run struct {
 	*candidate
 	*contract.Attempt[any]
 	terms chan *term
-	mu    sync.Mutex
-	all   int
 }
 
 func (c *candidate) run(ctx context.Context) *run {
@@ -80,9 +77,6 @@ func (c *candidate) run(ctx context.Context) *run {
 		return nil, c.Run(ctx, func(ctx context.Context, h *zklocks.Hold) error {
 			t := &term{ctx, h, make(chan error, 1), make(chan struct{})}
 			defer close(t.out)
-			r.mu.Lock()
-			r.all++
-			r.mu.Unlock()
 			r.terms <- t
 			return <-t.end
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -67,16 +68,49 @@ func (w *watcher) noMore() {
 	}
 }
 
+// old asserts that views have come, and that the last is not current.
+func (w *watcher) old(why string) {
+	w.Helper()
+	w.Settle()
+	shown := true
+	for len(w.views) > 0 {
+		shown = (<-w.views).Current
+	}
+	if shown {
+		w.Errorf("%s, and the last view is still current", why)
+	}
+}
+
 func (w *watcher) ended(cause error) {
 	w.Helper()
-	late := time.NewTimer(soon)
-	defer late.Stop()
-	select {
-	case err := <-w.done:
-		w.Is(err, cause)
-	case <-late.C:
-		w.Fatal("the loop goes on")
-	}
+	test.Within(w, soon, "the loop ends", func() { w.Is(<-w.done, cause) })
+}
+
+// followed is a leader that an observer follows: a is a candidate that leads by h, e is not a
+// candidate, and w has seen the leader.
+type followed struct {
+	*contract.Stage
+	e, a *candidate
+	h    *zklocks.Hold
+	w    *watcher
+}
+
+func follow(t *testing.T, play func(f *followed)) {
+	inMemory(t, func(s *contract.Stage) {
+		f := &followed{Stage: s, e: newCandidate(s), a: newCandidate(s)}
+		f.h = f.a.campaign()
+		f.w = watch(s, s.Ctx, f.e.Election)
+		f.w.sees(f.h.Token(), true)
+		play(f)
+		f.e.conn.Close()
+		s.Empty()
+	})
+}
+
+// allow sets the rights on a node.
+func allow(s *contract.Stage, node string, rights int32) {
+	s.Helper()
+	s.Must(second(s.Witness.SetACL(node, zk.WorldACL(rights), -1)))
 }
 
 // A program that is not a candidate follows the leader. It begins before the path exists.
@@ -123,124 +157,105 @@ func TestObserveYieldsEachChange(t *testing.T) {
 	})
 }
 
-// The leader and its successors leave one after the other, each before the observer has read its
-// node. The old leader is not shown as current for longer than the session timeout. A distant
-// observer of short terms may see this.
+// Each leader leaves before the observer has read it: while the observer lists, or while it reads the
+// node. The connection is up all the time. The old leader is not shown as current for longer than
+// the session timeout. A distant observer of short terms may see this.
 func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		first := h.Token()
-		w.sees(first, true)
-		listing := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
-		s.Must(h.Release(s.Ctx))
-		h = a.campaign()
-		for range 12 {
-			<-listing.Fired()
-			time.Sleep(timeout / 8) // virtual: all of these together are longer than the session timeout, and heartbeats are answered meanwhile
-			next := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
-			s.Must(h.Release(s.Ctx))
-			h = a.campaign()
-			listing.Release()
-			listing = next
-		}
-		<-listing.Fired()
-		w.Settle()
-		if len(w.views) == 0 {
-			s.Error("no view, although the leader has gone")
-		}
-		w.sees(first, false)
-		w.noMore()
-		listing.Release()
-		w.sees(h.Token(), true)
-		s.Must(h.Release(s.Ctx))
-		w.sees(0, true)
-	})
+	for _, op := range []proxy.Op{proxy.ListOp, proxy.ReadOp} {
+		t.Run(op.String(), func(t *testing.T) {
+			follow(t, func(f *followed) {
+				const rounds = 9
+				var next []*contract.Attempt[*zklocks.Hold]
+				for i := range rounds + 1 {
+					next = append(next, contract.Begin(f, f.Ctx, f.a.Campaign))
+					f.InLine(2 + i)
+				}
+				read := f.e.proxy.Next(op, proxy.HoldReply)
+				f.Must(f.h.Release(f.Ctx))
+				for i := range rounds {
+					h := next[i].Granted()
+					<-read.Fired()
+					time.Sleep(700 * time.Millisecond) // virtual: nine of these are longer than the session timeout
+					another := f.e.proxy.Next(op, proxy.HoldReply)
+					f.Must(h.Release(f.Ctx))
+					f.Settle()
+					read.Release()
+					read = another
+				}
+				f.w.old("the leader has gone for longer than the session timeout")
+				h := next[rounds].Granted()
+				read.Release()
+				f.Settle()
+				f.Must(h.Release(f.Ctx))
+			})
+		})
+	}
 }
 
 // etcd #15738, #18163: after the connection was lost the old leader is still shown as current.
 func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a, b := newCandidate(s), newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
-
+	follow(t, func(f *followed) {
 		// The connection is cut and restored: the same leader, read again.
-		e.proxy.Cut()
+		f.e.proxy.Cut()
 		cut := time.Now()
-		w.sees(h.Token(), false)
-		s.AtOnce("seeing the cut", time.Since(cut))
-		w.sees(h.Token(), true)
+		f.w.sees(f.h.Token(), false)
+		f.AtOnce("seeing the cut", time.Since(cut))
+		f.w.sees(f.h.Token(), true)
 
 		// Another candidate leads when the connection is restored.
-		e.proxy.Refuse()
-		w.sees(h.Token(), false)
-		s.Must(h.Release(s.Ctx))
-		h = b.campaign()
+		f.e.proxy.Refuse()
+		f.w.sees(f.h.Token(), false)
+		f.Must(f.h.Release(f.Ctx))
+		h := newCandidate(f.Stage).campaign()
 		time.Sleep(10 * timeout) // virtual: beyond its session
-		w.noMore()
-		s.Must(e.proxy.Accept())
-		w.sees(h.Token(), true)
+		f.w.noMore()
+		f.Must(f.e.proxy.Accept())
+		f.w.sees(h.Token(), true)
 
 		// The session expires, and the observer has a new session.
-		s.Expire(e.conn)
-		w.sees(h.Token(), false)
-		w.sees(h.Token(), true)
+		f.Expire(f.e.conn)
+		f.w.sees(h.Token(), false)
+		f.w.sees(h.Token(), true)
 
-		e.conn.Close()
-		w.sees(h.Token(), false)
-		w.ended(zk.ErrClosing)
-		s.Must(h.Release(s.Ctx))
-		s.EmptyNow()
+		f.e.conn.Close()
+		f.w.sees(h.Token(), false)
+		f.w.ended(zk.ErrClosing)
+		f.Must(h.Release(f.Ctx))
 	})
 }
 
 // The leader leaves, and the connection breaks before the observer has read the next leader.
 func TestAViewIsNotCurrentWhileTheNextIsReadOnADeadConnection(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
-		listing := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
-		s.Must(h.Release(s.Ctx))
+	follow(t, func(f *followed) {
+		listing := f.e.proxy.Next(proxy.ListOp, proxy.HoldReply)
+		f.Must(f.h.Release(f.Ctx))
 		<-listing.Fired()
-		w.noMore()
-		e.proxy.Refuse()
-		w.sees(h.Token(), false)
-		next := a.campaign()
-		w.noMore()
-		s.Must(e.proxy.Accept())
-		w.sees(next.Token(), true)
-		e.conn.Close()
-		s.Must(next.Release(s.Ctx))
+		f.w.noMore()
+		f.e.proxy.Refuse()
+		f.w.sees(f.h.Token(), false)
+		next := f.a.campaign()
+		f.w.noMore()
+		f.Must(f.e.proxy.Accept())
+		f.w.sees(next.Token(), true)
+		f.Must(next.Release(f.Ctx))
 	})
 }
 
 // etcd #15738: the connection is open, and the server does not answer.
 func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a, b := newCandidate(s), newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
+	follow(t, func(f *followed) {
 		time.Sleep(5 * timeout) // virtual: heartbeats keep it current
-		w.noMore()
-		e.proxy.Mute()
+		f.w.noMore()
+		f.e.proxy.Mute()
 		muted := time.Now()
-		s.Must(h.Release(s.Ctx))
-		next := b.campaign()
-		w.sees(h.Token(), false)
-		if d := time.Since(muted); d > timeout {
-			s.Errorf("shown as current for %v", d)
-		}
-		w.noMore()
-		e.proxy.Unmute()
-		w.sees(next.Token(), true)
-		e.conn.Close()
-		s.Must(next.Release(s.Ctx))
+		f.Must(f.h.Release(f.Ctx))
+		next := newCandidate(f.Stage).campaign()
+		f.w.sees(f.h.Token(), false)
+		f.Within("showing it as current", time.Since(muted), timeout)
+		f.w.noMore()
+		f.e.proxy.Unmute()
+		f.w.sees(next.Token(), true)
+		f.Must(next.Release(f.Ctx))
 	})
 }
 
@@ -283,24 +298,38 @@ func (c *candidate) overload(op proxy.Op) (over func()) {
 
 // The server answers reads, and drops quorum requests.
 func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
-		over := e.overload(proxy.CheckOp)
+	follow(t, func(f *followed) {
+		over := f.e.overload(proxy.CheckOp)
 		began := time.Now()
-		w.sees(h.Token(), false)
-		if d := time.Since(began); d > timeout {
-			s.Errorf("shown as current for %v", d)
-		}
+		f.w.sees(f.h.Token(), false)
+		f.Within("showing it as current", time.Since(began), timeout)
 		time.Sleep(time.Second) // virtual: the server continues to drop them
-		w.noMore()
+		f.w.noMore()
 		over()
-		w.sees(h.Token(), true)
-		e.conn.Close()
-		s.Must(h.Release(s.Ctx))
+		f.w.sees(f.h.Token(), true)
+		f.Must(f.h.Release(f.Ctx))
 	})
+}
+
+// The event of the leader's deletion has arrived. The overloaded server answers heartbeats, and
+// drops the listings, or the reads that check the right READ.
+func TestAViewIsNotCurrentWhileTheServerIsOverloaded(t *testing.T) {
+	for _, op := range []proxy.Op{proxy.ListOp, proxy.ReadOp} {
+		t.Run(op.String(), func(t *testing.T) {
+			follow(t, func(f *followed) {
+				defer f.e.overload(op)()
+				time.Sleep(6 * time.Second) // virtual: several checks of the right
+				f.Must(f.h.Release(f.Ctx))
+				if op == proxy.ListOp {
+					time.Sleep(3 * timeout) // virtual: the heartbeats are answered
+					f.w.old("the leader has gone")
+					return
+				}
+				f.w.sees(f.h.Token(), false)
+				f.w.sees(0, true) // read by listings
+			})
+		})
+	}
 }
 
 // etcd #18163: a server that is cut off from the quorum still answers reads. In this test it also
@@ -551,6 +580,7 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
 		var tokens, seen []int64
+		var last *zklocks.Hold
 		for view, err := range e.Observe(s.Ctx) {
 			s.Must(err)
 			seen = append(seen, view.Leader.Token)
@@ -558,10 +588,11 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 				break
 			}
 			for range 3 { // the loop sees only the last of them
-				if len(tokens) > 0 {
-					s.Must(s.Witness.Delete(s.Dir+"/"+children(s)[0], -1))
+				if last != nil {
+					a.deleteNode(last)
 				}
-				tokens = append(tokens, a.campaign().Token())
+				last = a.campaign()
+				tokens = append(tokens, last.Token())
 			}
 		}
 		if want := []int64{0, tokens[2], tokens[5]}; fmt.Sprint(seen) != fmt.Sprint(want) {
@@ -574,14 +605,8 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 			}
 		}()
 		s.Settle() // the test fails if a goroutine is left
-		s.Must(s.Witness.Delete(s.Dir+"/"+children(s)[0], -1))
+		a.deleteNode(last)
 	})
-}
-
-func children(s *contract.Stage) []string {
-	names, _, err := s.Witness.Children(s.Dir)
-	s.Must(err)
-	return names
 }
 
 func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
@@ -603,8 +628,7 @@ func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
 			}
 		}
 		refused("READ on " + node)
-		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
+		allow(s, s.Dir, zk.PermAll&^zk.PermRead)
 		refused("READ on " + s.Dir)
 		s.Must(s.Witness.Delete(node, -1))
 	})
@@ -634,90 +658,6 @@ func TestLeaderAndObserveEndWithTheirContext(t *testing.T) {
 			}
 		}
 		s.Must(e.proxy.Accept())
-	})
-}
-
-// The leader of the last current view leaves. Each of its successors leaves right after the
-// observer has read its node. The connection is up all the time.
-func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
-		const rounds = 9
-		var next []*contract.Attempt[*zklocks.Hold]
-		for i := range rounds + 1 {
-			next = append(next, contract.Begin(s, s.Ctx, a.Campaign))
-			s.InLine(2 + i)
-		}
-		read := e.proxy.Next(proxy.ReadOp, proxy.HoldReply)
-		s.Must(h.Release(s.Ctx))
-		gone, shown := time.Now(), true // whether the last view is current
-		for i := range rounds {
-			h = next[i].Granted()
-			<-read.Fired()
-			time.Sleep(700 * time.Millisecond) // virtual: nine of these are longer than the session timeout
-			another := e.proxy.Next(proxy.ReadOp, proxy.HoldReply)
-			s.Must(h.Release(s.Ctx))
-			s.Settle()
-			read.Release()
-			read = another
-			s.Settle()
-			for len(w.views) > 0 {
-				shown = (<-w.views).Current
-			}
-		}
-		if d := time.Since(gone); shown && d > timeout {
-			s.Errorf("the leader has gone %v ago, and the last view is still current; the session timeout is %v", d, timeout)
-		}
-		h = next[rounds].Granted()
-		read.Release()
-		s.Settle()
-		s.Must(h.Release(s.Ctx))
-	})
-}
-
-// The event of the leader's deletion has arrived. The overloaded server drops the reads that check
-// the right READ, and answers heartbeats.
-func TestAViewIsNotCurrentWhileTheCheckOfTheRightIsThrottled(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
-		defer e.overload(proxy.ReadOp)()
-		time.Sleep(6 * time.Second) // virtual: several checks
-		s.Must(h.Release(s.Ctx))
-		time.Sleep(3 * timeout) // virtual: the heartbeats are answered
-		if len(w.views) == 0 {
-			s.Fatalf("the leader has gone %v ago, its event has come, and the last view is still current; the session timeout is %v", 3*timeout, timeout)
-		}
-		if v := <-w.views; v.Current {
-			s.Fatalf("the next view is %+v, want one that is not current", v)
-		}
-		w.sees(0, true) // read by listings
-	})
-}
-
-// The event of the leader's deletion has arrived. The overloaded server drops the listings, and
-// answers heartbeats.
-func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		e, a := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, e.Election)
-		w.sees(h.Token(), true)
-		defer e.overload(proxy.ListOp)()
-		s.Must(h.Release(s.Ctx))
-		time.Sleep(3 * timeout) // virtual: the heartbeats are answered
-		shown := true
-		for len(w.views) > 0 {
-			shown = (<-w.views).Current
-		}
-		if shown {
-			s.Errorf("the leader has gone %v ago, its event has come, and the last view is still current; the session timeout is %v", 3*timeout, timeout)
-		}
 	})
 }
 
@@ -756,113 +696,81 @@ func TestAViewIsNotCurrentAfterASlowBody(t *testing.T) {
 // The right READ on the leader's node is revoked while the node is watched. The server then
 // withholds the event of its deletion.
 func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, c.Election)
-		w.sees(h.Token(), true)
+	follow(t, func(f *followed) {
 		const long = 10 * time.Second
 		time.Sleep(long) // virtual: the watch is old
-		_, err := s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
-		s.Must(h.Release(s.Ctx))
-		h = b.campaign()
+		allow(f.Stage, contract.NodeOf(f.h), zk.PermAll&^zk.PermRead)
+		f.Must(f.h.Release(f.Ctx))
+		h := newCandidate(f.Stage).campaign()
 		time.Sleep(long) // virtual: the next recheck is about twice as long after the view as the previous recheck
-		w.sees(h.Token(), true)
-		_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
-		s.Is(<-w.done, zk.ErrNoAuth)
-		s.Must(h.Release(s.Ctx))
+		f.w.sees(h.Token(), true)
+		allow(f.Stage, contract.NodeOf(h), zk.PermAll&^zk.PermRead)
+		f.Is(<-f.w.done, zk.ErrNoAuth)
+		f.Must(h.Release(f.Ctx))
 	})
 }
 
-// The right READ on the directory is revoked while there is no leader. The server then withholds
-// the event of a new child.
+// unseen creates and deletes a child of the directory without an event: the right READ is revoked
+// meanwhile.
+func unseen(s *contract.Stage) {
+	s.Helper()
+	allow(s, s.Dir, zk.PermAll&^zk.PermRead)
+	child, err := s.Witness.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	s.Must(s.Witness.Delete(child, -1))
+	allow(s, s.Dir, zk.PermAll)
+}
+
+// A child was created and deleted without an event while there was no leader, so the watch on the
+// directory is gone. The observer sets another at its next recheck, and a new observer at once.
 func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		a, c := newCandidate(s), newCandidate(s)
-		_, err := s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		w := watch(s, s.Ctx, c.Election)
-		w.sees(0, true)
-		const long = 10 * time.Second
-		time.Sleep(long) // virtual: the watch is old
-		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
-		s.Must(s.Witness.Delete(s.Dir+"/"+create(s), -1))
-		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
-		s.Must(err)
-		h := a.campaign()
-		time.Sleep(long) // virtual: no event arrives
-		w.sees(h.Token(), true)
-		s.Must(h.Release(s.Ctx))
-		w.sees(0, true)
-		h = a.campaign()
-		came := time.Now()
-		w.sees(h.Token(), true)
-		if d := time.Since(came); d > time.Second {
-			s.Errorf("the right is there again, and the next leader is seen after %v", d)
-		}
-		s.Must(h.Release(s.Ctx))
-		c.conn.Close()
-	})
+	for name, anew := range map[string]bool{"by an old observer": false, "by a new observer": true} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				a, e := newCandidate(s), newCandidate(s)
+				s.Must(second(s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))))
+				ctx, cancel := context.WithCancel(s.Ctx)
+				w := watch(s, ctx, e.Election)
+				w.sees(0, true)
+				if anew {
+					cancel()
+					w.ended(context.Canceled)
+					unseen(s)
+					w = watch(s, s.Ctx, e.Election)
+					w.sees(0, true)
+				} else {
+					defer cancel()
+					const long = 10 * time.Second
+					time.Sleep(long) // virtual: the watch is old
+					unseen(s)
+					h := a.campaign()
+					time.Sleep(long) // virtual: no event arrives
+					w.sees(h.Token(), true)
+					s.Must(h.Release(s.Ctx))
+					w.sees(0, true)
+				}
+				h := a.campaign()
+				came := time.Now()
+				w.sees(h.Token(), true)
+				s.Within("seeing the leader", time.Since(came), time.Second)
+				s.Must(h.Release(s.Ctx))
+				e.conn.Close()
+			})
+		})
+	}
 }
 
 // Data that the leader proclaims while the observer lacks READ are shown after the next recheck.
 func TestWhatIsProclaimedWithoutAnEventIsSeen(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		a, c := newCandidate(s), newCandidate(s)
-		h := a.campaign()
-		w := watch(s, s.Ctx, c.Election)
-		w.sees(h.Token(), true)
-		node := contract.NodeOf(h)
-		_, err := s.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
-		_, err = s.Witness.Set(node, []byte("news"), -1)
-		s.Must(err)
-		_, err = s.Witness.SetACL(node, zk.WorldACL(zk.PermAll), -1)
-		s.Must(err)
-		if v := w.sees(h.Token(), true); string(v.Leader.Data) != "news" {
-			s.Errorf("data %q", v.Leader.Data)
+	follow(t, func(f *followed) {
+		node := contract.NodeOf(f.h)
+		allow(f.Stage, node, zk.PermAll&^zk.PermRead)
+		f.Must(second(f.Witness.Set(node, []byte("news"), -1)))
+		allow(f.Stage, node, zk.PermAll)
+		if v := f.w.sees(f.h.Token(), true); string(v.Leader.Data) != "news" {
+			f.Errorf("data %q", v.Leader.Data)
 		}
-		s.Must(h.Release(s.Ctx))
-		w.sees(0, true)
-		c.conn.Close()
+		f.Must(f.h.Release(f.Ctx))
+		f.w.sees(0, true)
 	})
-}
-
-// A child was created and deleted while the observer lacked READ on the directory, so its watch is
-// gone. A new observer sets another watch.
-func TestALeaderIsSeenByAnObserverThatBegins(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		a, c := newCandidate(s), newCandidate(s)
-		_, err := s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		ctx, cancel := context.WithCancel(s.Ctx)
-		w := watch(s, ctx, c.Election)
-		w.sees(0, true)
-		cancel()
-		s.Is(<-w.done, context.Canceled)
-		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		s.Must(err)
-		s.Must(s.Witness.Delete(s.Dir+"/"+create(s), -1))
-		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
-		s.Must(err)
-		w = watch(s, s.Ctx, c.Election)
-		w.sees(0, true)
-		h := a.campaign()
-		came := time.Now()
-		w.sees(h.Token(), true)
-		if d := time.Since(came); d > time.Second {
-			s.Errorf("it is seen after %v", d)
-		}
-		s.Must(h.Release(s.Ctx))
-		c.conn.Close()
-	})
-}
-
-func create(s *contract.Stage) (name string) {
-	path, err := s.Witness.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
-	s.Must(err)
-	return path[len(s.Dir)+1:]
 }

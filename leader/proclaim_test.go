@@ -2,7 +2,6 @@ package leader_test
 
 import (
 	"bytes"
-	"context"
 	"testing"
 	"time"
 
@@ -145,59 +144,17 @@ func TestProclaimWakesNoHerd(t *testing.T) {
 	})
 }
 
-// Curator #1061: only the leader may write to ZooKeeper as the leader.
-func TestTransactionsOfTheLeaderAlone(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		_, err := s.Witness.Create(s.Path+"-store", nil, 0, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		write := &zk.SetDataRequest{Path: s.Path + "-store", Version: -1}
-		a, b := newCandidate(s).run(s.Ctx), newCandidate(s)
-		first := a.leads()
-		next := b.run(s.Ctx)
-		s.InLine(2)
-		write.Data = []byte("first")
-		_, err = first.hold.Multi(first.ctx, write)
-		s.Must(err)
-		a.deleteNode(first.hold)
-		second := next.leads()
-		write.Data = []byte("late")
-		_, err = first.hold.Multi(context.WithoutCancel(first.ctx), write)
-		s.Is(err, zklocks.ErrLost)
-		_, err = s.Witness.Multi(first.hold.Guard(write)...)
-		s.Is(err, zk.ErrNoNode)
-		data, _, err := s.Witness.Get(s.Path + "-store")
-		s.Must(err)
-		if string(data) != "first" {
-			s.Errorf("the store has %q", data)
-		}
-		first.end <- nil
-		s.InLine(2)
-		next.resign(second)
-		a.resign(a.leads())
-		s.EmptyNow()
-	})
-}
-
 // Like Multi and Verify, Proclaim returns ErrLost after a loss, also with the term's context.
 func TestProclaimWithTheContextOfALostTerm(t *testing.T) {
-	for what, call := range map[string]func(c *candidate, ctx context.Context, h *zklocks.Hold) error{
-		"proclaim": func(c *candidate, ctx context.Context, h *zklocks.Hold) error { return c.Proclaim(ctx, h, []byte("x")) },
-		"multi":    func(c *candidate, ctx context.Context, h *zklocks.Hold) error { _, err := h.Multi(ctx); return err },
-		"verify":   func(c *candidate, ctx context.Context, h *zklocks.Hold) error { return h.Verify(ctx) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			inMemory(t, func(s *contract.Stage) {
-				c := newCandidate(s)
-				h := c.campaign()
-				ctx := h.Context(s.Ctx)
-				c.proxy.Refuse()
-				s.Settle()
-				err := call(c, ctx, h)
-				s.Is(h.Err(), zklocks.ErrLost)
-				s.Is(err, zklocks.ErrLost)
-				s.Must(c.proxy.Accept())
-				_ = h.Release(s.Ctx)
-			})
-		})
-	}
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		h := c.campaign()
+		ctx := h.Context(s.Ctx)
+		c.proxy.Refuse()
+		s.Settle()
+		s.Is(c.Proclaim(ctx, h, []byte("x")), zklocks.ErrLost)
+		s.Is(h.Err(), zklocks.ErrLost)
+		s.Must(c.proxy.Accept())
+		_ = h.Release(s.Ctx)
+	})
 }

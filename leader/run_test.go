@@ -11,10 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
-	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/leader"
 )
 
@@ -33,9 +31,9 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(s *contract.Stage) {
-				r := newCandidate(s).run(s.Ctx)
+				r := newCandidate(s, leader.WithBackoff(time.Hour, time.Hour)).run(s.Ctx)
 				var token int64
-				for range 3 {
+				for i := range 4 {
 					term := r.leads()
 					s.Must(term.hold.Verify(s.Ctx))
 					if term.hold.Token() <= token {
@@ -45,7 +43,8 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 					lose(r.candidate, term)
 					r.over(term, zklocks.ErrLost)
 					r.none()
-					term.end <- fmt.Errorf("stopped: %w", context.Cause(term.ctx)) // the term was lost: no failure, no pause
+					// The term was lost, which may make the function fail: no pause.
+					term.end <- []error{errFailed, fmt.Errorf("stopped: %w", context.Cause(term.ctx))}[i%2]
 				}
 				r.resign(r.leads())
 				s.EmptyNow()
@@ -128,45 +127,6 @@ func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 	})
 }
 
-// trillian #3789: the leader passes its canceled context to the resignation, so its node remains
-// until the session expires.
-func TestRunResignsThoughItsContextHasEnded(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		r := newCandidate(s).run(s.Ctx)
-		term := r.leads()
-		answer := r.proxy.Next(proxy.DeleteOp, proxy.HoldReply)
-		r.Cancel()
-		r.over(term, context.Canceled)
-		term.end <- term.ctx.Err()
-		test.Within(s, soon, "the deletion", func() { <-answer.Fired() })
-		r.Waits() // for the answer
-		answer.Release()
-		s.Is(r.Failed(), context.Canceled)
-		s.EmptyNow()
-	})
-}
-
-// Without a connection Run waits for at most a second after ctx was canceled. Its error says that
-// the node may remain.
-func TestResigningWithoutAConnectionIsReported(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		r := newCandidate(s).run(s.Ctx)
-		term := r.leads()
-		r.proxy.Refuse()
-		s.Settle()
-		r.Cancel()
-		canceled := time.Now()
-		term.end <- nil
-		err := r.Failed()
-		s.Is(err, context.Canceled)
-		if took := time.Since(canceled); took != time.Second || !strings.Contains(err.Error(), "the node may stay until the session ends") {
-			s.Errorf("Run has returned %v after %v", err, took)
-		}
-		s.Must(r.proxy.Accept())
-		s.Empty()
-	})
-}
-
 // client-go #1187: a candidate that never led receives the notification that it has stopped
 // leading.
 func TestRunDoesNotCallTheFunctionOfACandidateThatNeverLed(t *testing.T) {
@@ -179,41 +139,7 @@ func TestRunDoesNotCallTheFunctionOfACandidateThatNeverLed(t *testing.T) {
 		s.InLine(1)
 		s.Must(h.Release(s.Ctx))
 		s.EmptyNow()
-		if r.all != 0 {
-			s.Errorf("the function was called %d times", r.all)
-		}
-	})
-}
-
-// Curator #1239: after the path was deleted no candidate is elected.
-func TestADeletedPathIsMadeAgain(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		runs := []*run{newCandidate(s).run(s.Ctx)}
-		term := runs[0].leads()
-		for n := range 2 {
-			runs = append(runs, newCandidate(s).run(s.Ctx))
-			s.InLine(2 + n)
-		}
-		var all []any
-		for _, name := range test.Children(s, s.Witness, s.Dir) {
-			all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
-		}
-		_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
-		s.Must(err)
-		runs[0].over(term, zklocks.ErrLost)
-		term.end <- nil
-		s.InLine(3)
-		for len(runs) > 0 { // each leads once
-			s.Settle()
-			for i, r := range runs {
-				if len(r.terms) > 0 {
-					r.resign(r.leads())
-					runs = append(runs[:i], runs[i+1:]...)
-					break
-				}
-			}
-		}
-		s.EmptyNow()
+		r.none()
 	})
 }
 
@@ -268,23 +194,6 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 		<-term.out
 		r.stop() // in the pause, at once
 		r.Prompt()
-		s.EmptyNow()
-	})
-}
-
-// A lost term may make its function fail: Run does not pause.
-func TestRunDoesNotPauseAfterALoss(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		r := newCandidate(s, leader.WithBackoff(time.Hour, time.Hour)).run(s.Ctx)
-		term := r.leads()
-		r.deleteNode(term.hold)
-		r.over(term, zklocks.ErrLost)
-		term.end <- errFailed
-		s.Settle()
-		if len(r.terms) != 1 {
-			s.Error("it pauses")
-		}
-		r.resign(r.leads())
 		s.EmptyNow()
 	})
 }
@@ -401,9 +310,6 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 
 // Run returns each error that ends a campaign, and the error of a node that cannot be deleted.
 func TestWhatEndsRun(t *testing.T) {
-	never := func(s *contract.Stage) func(context.Context, *zklocks.Hold) error {
-		return func(context.Context, *zklocks.Hold) error { s.Error("called"); return nil }
-	}
 	t.Run("the connection is closed", func(t *testing.T) {
 		inMemory(t, func(s *contract.Stage) {
 			r := newCandidate(s).run(s.Ctx)
@@ -415,25 +321,21 @@ func TestWhatEndsRun(t *testing.T) {
 			s.Empty()
 		})
 	})
-	t.Run("no right to create", func(t *testing.T) {
-		inMemory(t, func(s *contract.Stage) {
-			_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermRead))
-			s.Must(err)
-			s.Is(newCandidate(s).Run(s.Ctx, never(s)), zk.ErrNoAuth)
+	for name, rights := range map[string]int32{"no right to create": zk.PermRead, "no right to delete": zk.PermAll &^ zk.PermDelete} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				s.Must(second(s.Witness.Create(s.Path, nil, 0, zk.WorldACL(rights))))
+				r := newCandidate(s).run(s.Ctx)
+				if rights&zk.PermCreate != 0 {
+					r.leads().end <- nil
+				}
+				s.Is(r.Failed(), zk.ErrNoAuth)
+				r.none()
+				r.conn.Close()
+				s.Empty()
+			})
 		})
-	})
-	t.Run("no right to delete", func(t *testing.T) {
-		inMemory(t, func(s *contract.Stage) {
-			_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))
-			s.Must(err)
-			c := newCandidate(s)
-			r := c.run(s.Ctx)
-			r.leads().end <- nil
-			s.Is(r.Failed(), zk.ErrNoAuth)
-			c.conn.Close()
-			s.Empty()
-		})
-	})
+	}
 	for name, open := range map[string]func(*zklocks.Conn) *leader.Election{
 		"no connection":     func(*zklocks.Conn) *leader.Election { return leader.New(nil, "/path") },
 		"a bad path":        func(c *zklocks.Conn) *leader.Election { return leader.New(c, "path") },
@@ -447,12 +349,12 @@ func TestWhatEndsRun(t *testing.T) {
 			inMemory(t, func(s *contract.Stage) {
 				e := open(locks.On(s.Connect()))
 				for op, err := range map[string]error{
-					"run":       e.Run(s.Ctx, never(s)),
+					"run":       e.Run(s.Ctx, func(context.Context, *zklocks.Hold) error { s.Error("called"); return nil }),
 					"campaign":  second(e.Campaign(s.Ctx)),
 					"leader of": second(e.Leader(s.Ctx)),
 					"queue of":  second(e.Queue(s.Ctx)),
 				} {
-					if err == nil || len(err.Error()) < len("leader: "+op) || err.Error()[:len("leader: "+op)] != "leader: "+op {
+					if err == nil || !strings.HasPrefix(err.Error(), "leader: "+op) {
 						s.Errorf("%s: %v", op, err)
 					}
 				}
@@ -475,48 +377,27 @@ func TestWhatEndsRun(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
+// A nil context and a nil function panic before anything changes.
+func TestWhatPanics(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
 		h := c.campaign()
 		var none context.Context
-		for name, call := range map[string]func(){
-			"campaign": func() { _, _ = c.Campaign(none) },
-			"run":      func() { _ = c.Run(none, nil) },
-			"proclaim": func() { _ = c.Proclaim(none, h, nil) },
-			"release":  func() { _ = h.Release(none) },
+		for name, call := range map[string]func() error{
+			"zklocks: the context is nil":           func() error { return c.Run(none, func(context.Context, *zklocks.Hold) error { return nil }) },
+			"zklocks: the context is nil, proclaim": func() error { return c.Proclaim(none, h, nil) },
+			"leader: the function is nil":           func() error { return c.Run(s.Ctx, nil) },
 		} {
 			func() {
 				defer func() {
-					if recover() == nil {
-						s.Errorf("%s: no panic", name)
+					if want, _, _ := strings.Cut(name, ","); fmt.Sprint(recover()) != want {
+						s.Errorf("no panic %q", name)
 					}
 				}()
-				call()
+				s.Errorf("%s: returned %v", name, call())
 			}()
 		}
 		c.state(leader.StateLeader, c.Status().Since)
-		s.Must(h.Release(s.Ctx))
-		s.EmptyNow()
-	})
-}
-
-// A nil function panics before the candidate campaigns.
-func TestRunWithoutAFunction(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		h := newCandidate(s).campaign()
-		c := newCandidate(s)
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-		defer cancel()
-		func() {
-			defer func() {
-				if p := recover(); p != "leader: the function is nil" {
-					s.Errorf("panic %v", p)
-				}
-			}()
-			s.Errorf("%v", c.Run(ctx, nil))
-		}()
-		c.state(leader.StateFollower, c.Status().Since)
 		s.Must(h.Release(s.Ctx))
 		s.EmptyNow()
 	})
