@@ -10,66 +10,54 @@ import (
 
 var all = []Kind{Read, Write, Lock, Permit}
 
-func TestParseReadsTheNamesOfEveryPeer(t *testing.T) {
-	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
-	const hex32 = "076e6e61c0cde965b0859f41aaeb74ff"
-	for name, want := range map[string]Node{
-		"_c_" + dashed + "-read-0000000000":   {ID: dashed, Kind: Read},
-		"_c_" + dashed + "-write-0000000017":  {ID: dashed, Kind: Write, Seq: 17},
-		"_c_" + dashed + "-lock-2147483647":   {ID: dashed, Kind: Lock, Seq: 2147483647},  // Curator's InterProcessMutex
-		"_c_" + hex32 + "-lock-0000000003":    {ID: hex32, Kind: Lock, Seq: 3},            // zk.Lock
-		"lock-0000000009":                     {Kind: Lock, Seq: 9},                       // unprotected
-		"_c_" + dashed + "-lock--2147483648":  {ID: dashed, Kind: Lock, Seq: -2147483648}, // past 2^31
-		"_c_" + dashed + "-lock--000000001":   {ID: dashed, Kind: Lock, Seq: -1},          // %010d of -1
-		"_c_" + dashed + "-permit-0000000001": {ID: dashed, Kind: Permit, Seq: 1},
-	} {
-		want.Name = name
-		if got, ok := Parse(name, all...); !ok || got != want {
-			t.Errorf("Parse(%q) = %+v, %v; want %+v", name, got, ok, want)
-		}
-	}
-	for name, want := range map[string]Node{ // of Curator's InterProcessReadWriteLock
-		"_c_" + dashed + "-__READ__0000000001": {ID: dashed, Kind: CuratorRead, Seq: 1},
-		"__WRIT__-2147483648":                  {Kind: CuratorWrite, Seq: -2147483648},
-	} {
-		want.Name = name
-		if got, ok := Parse(name, CuratorRead, CuratorWrite); !ok || got != want {
-			t.Errorf("Parse(%q) = %+v, %v; want %+v", name, got, ok, want)
-		}
-	}
-}
+const (
+	dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	hex32  = "076e6e61c0cde965b0859f41aaeb74ff"
+)
 
-// kazoo's names: a UUID's digits, without a prefix.
-func TestParseReadsKazoosNames(t *testing.T) {
-	const hex32 = "076e6e61c0cde965b0859f41aaeb74ff"
-	for name, want := range map[string]Node{
-		hex32 + "__lock__0000000007":                         {ID: hex32, Kind: KazooLock, Seq: 7},
-		hex32 + "__rlock__0000000000":                        {ID: hex32, Kind: KazooRead},
-		hex32 + "__lock__-2147483648":                        {ID: hex32, Kind: KazooLock, Seq: -2147483648},
-		"__rlock__0000000001":                                {Kind: KazooRead, Seq: 1},
-		"_c_" + hex32 + "-lock-000001":                       {},
-		"_c_" + hex32 + "-__lock__0000000001":                {},
-		hex32[1:] + "__lock__0000000001":                     {},
-		hex32 + "-__lock__0000000001":                        {},
-		"076e6e61-c0cd-e965-b085-9f41aaeb__lock__0000000001": {}, // 32 characters
-		hex32 + "_lock__0000000001":                          {},
+func TestParseReadsTheNamesOfEveryPeer(t *testing.T) {
+	curators, kazoos := []Kind{CuratorRead, CuratorWrite}, []Kind{KazooRead, KazooLock}
+	for name, want := range map[string]struct {
+		kinds []Kind
+		node  Node
+	}{
+		"_c_" + dashed + "-read-0000000000":   {all, Node{ID: dashed, Kind: Read}},
+		"_c_" + dashed + "-write-0000000017":  {all, Node{ID: dashed, Kind: Write, Seq: 17}},
+		"_c_" + dashed + "-lock-2147483647":   {all, Node{ID: dashed, Kind: Lock, Seq: 2147483647}},  // Curator's InterProcessMutex
+		"_c_" + hex32 + "-lock-0000000003":    {all, Node{ID: hex32, Kind: Lock, Seq: 3}},            // zk.Lock
+		"lock-0000000009":                     {all, Node{Kind: Lock, Seq: 9}},                       // unprotected
+		"_c_" + dashed + "-lock--2147483648":  {all, Node{ID: dashed, Kind: Lock, Seq: -2147483648}}, // past 2^31
+		"_c_" + dashed + "-lock--000000001":   {all, Node{ID: dashed, Kind: Lock, Seq: -1}},          // %010d of -1
+		"_c_" + dashed + "-permit-0000000001": {all, Node{ID: dashed, Kind: Permit, Seq: 1}},
+
+		"_c_" + dashed + "-__READ__0000000001": {curators, Node{ID: dashed, Kind: CuratorRead, Seq: 1}},
+		"__WRIT__-2147483648":                  {curators, Node{Kind: CuratorWrite, Seq: -2147483648}},
+
+		hex32 + "__lock__0000000007":  {kazoos, Node{ID: hex32, Kind: KazooLock, Seq: 7}}, // the digits of a UUID, without a prefix
+		hex32 + "__rlock__0000000000": {kazoos, Node{ID: hex32, Kind: KazooRead}},
+		hex32 + "__lock__-2147483648": {kazoos, Node{ID: hex32, Kind: KazooLock, Seq: -2147483648}},
+		"__rlock__0000000001":         {kazoos, Node{Kind: KazooRead, Seq: 1}},
+
+		"_c_" + hex32 + "-lock-000001":                       {kazoos, Node{}}, // not a name
+		"_c_" + hex32 + "-__lock__0000000001":                {kazoos, Node{}},
+		hex32[1:] + "__lock__0000000001":                     {kazoos, Node{}},
+		hex32 + "-__lock__0000000001":                        {kazoos, Node{}},
+		"076e6e61-c0cd-e965-b085-9f41aaeb__lock__0000000001": {kazoos, Node{}}, // 32 characters
+		hex32 + "_lock__0000000001":                          {kazoos, Node{}},
 	} {
-		got, ok := Parse(name, KazooRead, KazooLock)
-		if ok != (want.Kind != "") {
-			t.Errorf("Parse(%q) = %+v, %v", name, got, ok)
+		if want.node.Kind != "" {
+			want.node.Name = name
 		}
-		if want.Name = name; ok && got != want {
-			t.Errorf("Parse(%q) = %+v, want %+v", name, got, want)
+		if got, ok := Parse(name, want.kinds...); ok != (want.node.Kind != "") || got != want.node {
+			t.Errorf("Parse(%q) = %+v, %v; want %+v", name, got, ok, want.node)
 		}
 	}
-	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	if got := Prefix(dashed, KazooLock); got != "0f8fad5bd9cb469fa16570867728950e__lock__" {
 		t.Errorf("prefix %q", got)
 	}
 }
 
 func TestParseIgnoresWhatIsNotOurs(t *testing.T) {
-	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	for _, name := range []string{
 		"", "README", "_c_x", "_c_", "lock-", "lock", "-lock-0000000001", "lock-00000001", "lock-00000000001",
 		"lock-123456789",                      // nine digits without a sign
