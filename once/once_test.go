@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,28 +37,36 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// runs records who has worked, by process name.
-type runs struct {
+// cluster has a server, the jobs of a few processes, and a record of who has worked when.
+type cluster struct {
+	*testing.T
+	server *zktest.Server
+	all    sync.WaitGroup
+
 	mu     sync.Mutex
-	by     []string
+	by     []string // names of processes
 	at     []time.Time
 	inside int
-	errs   []error
+}
+
+func play(t *testing.T, f func(*testing.T, *cluster), opts ...zktest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, &cluster{T: t, server: zktest.NewServer(t, opts...)}) })
 }
 
 // work returns a function that works for a while, or until its context is canceled.
-func (r *runs) work(by string, lasts time.Duration) func(context.Context, *zklocks.Hold) error {
+func (c *cluster) work(by string, lasts time.Duration) func(context.Context, *zklocks.Hold) error {
 	return func(ctx context.Context, _ *zklocks.Hold) error {
-		r.mu.Lock()
-		r.by, r.at = append(r.by, by), append(r.at, time.Now())
-		if r.inside++; r.inside > 1 {
-			r.errs = append(r.errs, fmt.Errorf("%s works at the same time as another process", by))
+		c.mu.Lock()
+		c.by, c.at = append(c.by, by), append(c.at, time.Now())
+		if c.inside++; c.inside > 1 {
+			c.Errorf("%s works at the same time as another process", by)
 		}
-		r.mu.Unlock()
+		c.mu.Unlock()
 		defer func() {
-			r.mu.Lock()
-			r.inside--
-			r.mu.Unlock()
+			c.mu.Lock()
+			c.inside--
+			c.mu.Unlock()
 		}()
 		select {
 		case <-time.After(lasts):
@@ -68,43 +77,16 @@ func (r *runs) work(by string, lasts time.Duration) func(context.Context, *zkloc
 	}
 }
 
-// took returns who has worked since the last call, and fails the test if two worked at once.
-func (r *runs) took(t *testing.T) []string {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, err := range r.errs {
-		t.Error(err)
-	}
-	by := r.by
-	r.by, r.at, r.errs = nil, nil, nil
-	return by
-}
-
-func (r *runs) want(t *testing.T, by ...string) {
-	t.Helper()
-	if got := r.took(t); !slices.Equal(got, by) {
-		t.Errorf("the work was done by %q, want %q", got, by)
+// worked asserts who has worked.
+func (c *cluster) worked(by ...string) {
+	c.Helper()
+	if !slices.Equal(c.by, by) {
+		c.Errorf("the work was done by %q, want %q", c.by, by)
 	}
 }
 
 // nothing is work that returns at once.
 func nothing(context.Context, *zklocks.Hold) error { return nil }
-
-// cluster has a server and the jobs of a few processes.
-type cluster struct {
-	*testing.T
-	server *zktest.Server
-	runs   runs
-	all    sync.WaitGroup
-}
-
-func play(t *testing.T, f func(*testing.T, *cluster), opts ...zktest.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		f(t, &cluster{T: t, server: zktest.NewServer(t, opts...)})
-	})
-}
 
 // A process calls the job.
 type process struct {
@@ -123,8 +105,13 @@ func (c *cluster) process(name string, opts ...once.Option) process {
 // every calls RunEvery on a goroutine, and sends the result.
 func (c *cluster) every(p process, period, lasts time.Duration) chan error {
 	result := make(chan error, 1)
-	go func() { result <- p.job.RunEvery(c.Context(), period, c.runs.work(p.Name(), lasts)) }()
+	go func() { result <- p.job.RunEvery(c.Context(), period, c.work(p.Name(), lasts)) }()
 	return result
+}
+
+// slot calls RunSlot with work that takes a second.
+func (c *cluster) slot(p process, slot string) error {
+	return p.job.RunSlot(c.Context(), slot, c.work(p.Name(), time.Second))
 }
 
 func (c *cluster) wantDone(err error) {
@@ -142,8 +129,7 @@ func onTheMinute() { time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(
 func TestTwelveProcessesWhoseClocksDiffer(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		const period, periods = time.Minute, 40
-		var mu sync.Mutex
-		refused := 0
+		var refused atomic.Int64
 		onTheMinute()
 		for i := range 12 {
 			p := c.process(fmt.Sprint("p", i))
@@ -152,11 +138,9 @@ func TestTwelveProcessesWhoseClocksDiffer(t *testing.T) {
 					// The order changes: in period n the process i with i ≡ n (mod 12) is ahead.
 					late := time.Duration((5*n+7*i)%12) * 1800 * time.Millisecond
 					time.Sleep(time.Until(time.Now().Truncate(period).Add(period + late)))
-					switch err := p.job.RunEvery(t.Context(), period, c.runs.work(p.Name(), 100*time.Millisecond)); {
+					switch err := p.job.RunEvery(t.Context(), period, c.work(p.Name(), 100*time.Millisecond)); {
 					case errors.Is(err, once.ErrDone):
-						mu.Lock()
-						refused++
-						mu.Unlock()
+						refused.Add(1)
 					case err != nil:
 						t.Error(err)
 					}
@@ -164,17 +148,12 @@ func TestTwelveProcessesWhoseClocksDiffer(t *testing.T) {
 			})
 		}
 		c.all.Wait()
-		byPeriod := map[time.Time]int{}
-		for _, at := range c.runs.at {
-			byPeriod[at.Truncate(period)]++
+		byPeriod := map[time.Time]bool{}
+		for _, at := range c.at {
+			byPeriod[at.Truncate(period)] = true
 		}
-		for at, n := range byPeriod {
-			if n != 1 {
-				t.Errorf("%d runs in the minute of %v", n, at)
-			}
-		}
-		if ran := c.runs.took(t); len(ran) != periods || len(byPeriod) != periods || refused != 11*periods {
-			t.Errorf("%d runs in %d of %d periods, %d calls refused", len(ran), len(byPeriod), periods, refused)
+		if len(c.at) != periods || len(byPeriod) != periods || refused.Load() != 11*periods {
+			t.Errorf("%d runs in %d of %d periods, %d calls refused", len(c.at), len(byPeriod), periods, refused.Load())
 		}
 	})
 }
@@ -212,7 +191,7 @@ func TestTheRunnerIsKilled(t *testing.T) {
 		}
 		onTheMinute()
 		must(t, <-c.every(d, time.Minute, time.Second))
-		c.runs.want(t, "a", "b", "d")
+		c.worked("a", "b", "d")
 	})
 }
 
@@ -239,7 +218,7 @@ func TestWorkOutlastsThePeriod(t *testing.T) {
 		if called := last.Called.Sub(began).Round(100 * time.Millisecond); called != 61*time.Second {
 			t.Errorf("called %v after the beginning, want 61 s", called)
 		}
-		c.runs.want(t, "a", "b")
+		c.worked("a", "b")
 	})
 }
 
@@ -256,7 +235,7 @@ func TestAWaiterThatQueuesAgain(t *testing.T) {
 		c.server.Expire(b.Conn)
 		must(t, <-first)
 		c.wantDone(<-second)
-		c.runs.want(t, "a")
+		c.worked("a")
 	})
 }
 
@@ -271,7 +250,7 @@ func TestACallDuringAnOutage(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		b.Accept()
 		c.wantDone(<-late)
-		c.runs.want(t, "a")
+		c.worked("a")
 	})
 }
 
@@ -284,14 +263,14 @@ func TestLostReplies(t *testing.T) {
 				play(t, func(t *testing.T, c *cluster) {
 					a, b := c.process("a"), c.process("b")
 					fault := a.Where(writes, nth, action)
-					must(t, a.job.RunSlot(t.Context(), "1", c.runs.work("a", time.Second)))
+					must(t, c.slot(a, "1"))
 					select {
 					case <-fault.Fired():
 					default:
 						t.Error("the fault has not struck")
 					}
-					c.wantDone(b.job.RunSlot(t.Context(), "1", c.runs.work("b", time.Second)))
-					c.runs.want(t, "a")
+					c.wantDone(c.slot(b, "1"))
+					c.worked("a")
 				})
 			})
 		}
@@ -308,7 +287,7 @@ func TestAServerThatLagsBehind(t *testing.T) {
 			}
 		}
 		a, b := c.process("a"), c.process("b")
-		must(t, a.job.RunSlot(t.Context(), "1", c.runs.work("a", time.Second)))
+		must(t, c.slot(a, "1"))
 		for _, m := range c.server.Members() {
 			switch m {
 			case behind:
@@ -319,38 +298,59 @@ func TestAServerThatLagsBehind(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // each connection has moved to its server
 		behind.Lag(time.Second)
-		must(t, a.job.RunSlot(t.Context(), "2", c.runs.work("a", time.Second)))
+		must(t, c.slot(a, "2"))
 		if last, err := b.job.Last(t.Context()); err != nil || last.Slot != "1" {
 			t.Fatalf("%+v, %v: the server does not lag behind", last, err)
 		}
-		c.wantDone(b.job.RunSlot(t.Context(), "2", c.runs.work("b", time.Second)))
-		c.runs.want(t, "a", "a")
+		c.wantDone(c.slot(b, "2"))
+		c.worked("a", "a")
 	}, zktest.WithMembers(3))
 }
 
-func TestALostLockIsNotRecorded(t *testing.T) {
-	for name, lose := range map[string]func(*cluster, process){
-		"expired":     func(c *cluster, a process) { c.server.Expire(a.Conn) },
-		"partitioned": func(c *cluster, a process) { a.Partition() },
-		"closed":      func(c *cluster, a process) { must(c.T, a.Close()) },
+func TestWorkThatFailsOrLosesItsLockIsNotRecorded(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		work func(context.Context, *zklocks.Hold) error
+		lose func(*cluster, process) // before the work returns nil
+		want error                   // nil: a panic
+	}{
+		"an error":              {work: func(context.Context, *zklocks.Hold) error { return broken }, want: broken},
+		"a panic":               {work: func(context.Context, *zklocks.Hold) error { panic(broken) }},
+		"it releases":           {work: func(ctx context.Context, h *zklocks.Hold) error { return h.Release(ctx) }, want: zklocks.ErrReleased},
+		"it returns ctx's":      {work: func(context.Context, *zklocks.Hold) error { return context.Canceled }, want: context.Canceled},
+		"another job's ErrDone": {work: func(context.Context, *zklocks.Hold) error { return once.ErrDone }, want: once.ErrDone},
+		"expired":               {lose: func(c *cluster, a process) { c.server.Expire(a.Conn) }, want: zklocks.ErrLost},
+		"partitioned":           {lose: func(c *cluster, a process) { a.Partition() }, want: zklocks.ErrLost},
+		"closed":                {lose: func(c *cluster, a process) { must(c.T, a.Close()) }, want: zklocks.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, c *cluster) {
 				a, b := c.process("a"), c.process("b")
-				err := a.job.RunSlot(t.Context(), "1", func(_ context.Context, hold *zklocks.Hold) error {
-					lose(c, a)
-					<-hold.Lost()
-					return nil
-				})
-				if !errors.Is(err, zklocks.ErrLost) {
-					t.Errorf("error %v, want ErrLost", err)
-				}
+				must(t, c.slot(a, "1"))
+				func() {
+					defer func() {
+						if r := recover(); (r != nil) != (tc.want == nil) {
+							t.Errorf("panic %v", r)
+						}
+					}()
+					err := a.job.RunSlot(t.Context(), "2", func(ctx context.Context, hold *zklocks.Hold) error {
+						if tc.work != nil {
+							return tc.work(ctx, hold)
+						}
+						tc.lose(c, a)
+						<-hold.Lost()
+						return nil
+					})
+					if !errors.Is(err, tc.want) {
+						t.Errorf("error %v, want %v", err, tc.want)
+					}
+				}()
 				a.Heal()
-				if last, err := b.job.Last(t.Context()); !errors.Is(err, once.ErrNever) {
-					t.Errorf("%+v, %v: want ErrNever", last, err)
+				if last, err := b.job.Last(t.Context()); err != nil || last.Slot != "1" {
+					t.Errorf("%+v, %v: want slot 1", last, err)
 				}
-				must(t, b.job.RunSlot(t.Context(), "1", c.runs.work("b", time.Second)))
-				c.runs.want(t, "b")
+				must(t, c.slot(b, "2"))
+				c.worked("a", "b")
 			})
 		})
 	}
@@ -370,44 +370,9 @@ func TestTheLockIsLostDuringTheRecord(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		fault.Cancel()
-		c.wantDone(b.job.RunSlot(t.Context(), "1", c.runs.work("b", time.Second)))
-		c.runs.want(t)
+		c.wantDone(c.slot(b, "1"))
+		c.worked()
 	})
-}
-
-func TestFailingWorkLeavesTheSlotOpen(t *testing.T) {
-	broken := errors.New("broken")
-	for name, c := range map[string]struct {
-		work func(context.Context, *zklocks.Hold) error
-		want error // nil: a panic
-	}{
-		"an error":              {func(context.Context, *zklocks.Hold) error { return broken }, broken},
-		"a panic":               {func(context.Context, *zklocks.Hold) error { panic(broken) }, nil},
-		"it releases":           {func(ctx context.Context, h *zklocks.Hold) error { return h.Release(ctx) }, zklocks.ErrReleased},
-		"it returns ctx's":      {func(ctx context.Context, h *zklocks.Hold) error { return context.Canceled }, context.Canceled},
-		"another job's ErrDone": {func(ctx context.Context, h *zklocks.Hold) error { return once.ErrDone }, once.ErrDone},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, func(t *testing.T, cl *cluster) {
-				a, b := cl.process("a"), cl.process("b")
-				must(t, a.job.RunSlot(t.Context(), "1", nothing))
-				func() {
-					defer func() {
-						if r := recover(); (r != nil) != (c.want == nil) {
-							t.Errorf("panic %v", r)
-						}
-					}()
-					if err := a.job.RunSlot(t.Context(), "2", c.work); !errors.Is(err, c.want) {
-						t.Errorf("error %v, want %v", err, c.want)
-					}
-				}()
-				if last, err := b.job.Last(t.Context()); err != nil || last.Slot != "1" {
-					t.Errorf("%+v, %v: want slot 1", last, err)
-				}
-				must(t, b.job.RunSlot(t.Context(), "2", nothing))
-			})
-		})
-	}
 }
 
 // ctx is canceled during the last step of the work: the run is recorded.
@@ -417,20 +382,7 @@ func TestTheContextIsCanceledDuringTheWork(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		must(t, a.job.RunSlot(ctx, "1", func(context.Context, *zklocks.Hold) error { cancel(); return nil }))
 		test.AssertEmpty(t, b.Client(), path+"/lock")
-		c.wantDone(b.job.RunSlot(t.Context(), "1", nothing))
-
-		time.Sleep(time.Minute)
-		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		first := c.every(a, time.Minute, time.Hour)
-		synctest.Wait()
-		time.Sleep(time.Second)
-		began := time.Now()
-		if err := b.job.RunEvery(ctx, time.Minute, nothing); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Minute {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-		must(t, a.Close())
-		<-first
+		c.wantDone(c.slot(b, "1"))
 	})
 }
 
@@ -504,28 +456,6 @@ func TestARecordFromTheFuture(t *testing.T) {
 	}
 }
 
-// Two jobs of one connection run concurrently; two values of one job exclude each other.
-func TestTwoJobsOfOneConn(t *testing.T) {
-	play(t, func(t *testing.T, c *cluster) {
-		conn := c.process("a").Conn
-		one, other, same := once.New(conn, "/jobs/one"), once.New(conn, "/jobs/other"), once.New(conn, "/jobs/one")
-		began := time.Now()
-		for _, job := range []*once.Job{one, other} {
-			c.all.Go(func() {
-				must(t, job.RunSlot(t.Context(), "1", func(context.Context, *zklocks.Hold) error { time.Sleep(time.Minute); return nil }))
-			})
-		}
-		time.Sleep(time.Second)
-		c.wantDone(same.RunSlot(t.Context(), "1", nothing))
-		c.all.Wait()
-		if took := time.Since(began).Round(time.Second); took != time.Minute {
-			t.Errorf("the two took %v", took)
-		}
-		// A job may run another job.
-		must(t, one.RunSlot(t.Context(), "2", func(ctx context.Context, _ *zklocks.Hold) error { return other.RunSlot(ctx, "2", nothing) }))
-	})
-}
-
 // The record outlives the lock's nodes, also where the lock has created path as a container.
 func TestTheRecordRemains(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
@@ -549,14 +479,11 @@ func TestOptions(t *testing.T) {
 		conn := c.server.Host("a").Connect(t, t10, zklocks.WithChroot("/tenant"), zklocks.WithDigestAuth("u", "p"))
 		acl := zk.AuthACL(zk.PermAll)
 		job := once.New(conn, path, zklocks.WithACL(acl), zklocks.WithData([]byte("mine")))
-		must(t, job.RunSlot(t.Context(), "1", func(context.Context, *zklocks.Hold) error {
-			children, _, err := conn.Client().Children("/tenant" + path + "/lock")
-			if must(t, err); len(children) != 1 {
-				t.Fatalf("children %q", children)
-			}
-			data, _, err := conn.Client().Get("/tenant" + path + "/lock/" + children[0])
-			if must(t, err); string(data) != "mine" {
-				t.Errorf("data %q", data)
+		must(t, job.RunSlot(t.Context(), "1", func(_ context.Context, hold *zklocks.Hold) error {
+			node := hold.Guard()[0].(*zk.CheckVersionRequest).Path
+			data, _, err := conn.Client().Get(node)
+			if must(t, err); string(data) != "mine" || !strings.HasPrefix(node, "/tenant"+path+"/lock/") {
+				t.Errorf("%s has the data %q", node, data)
 			}
 			return nil
 		}))
@@ -565,12 +492,10 @@ func TestOptions(t *testing.T) {
 			t.Errorf("ACL %v", got)
 		}
 		stranger := once.New(c.server.Host("b").Connect(t, t10, zklocks.WithChroot("/tenant")), path)
-		for name, err := range map[string]error{
-			"last": func() error { _, err := stranger.Last(t.Context()); return err }(),
-			"run":  stranger.RunSlot(t.Context(), "2", nothing),
-		} {
+		_, last := stranger.Last(t.Context())
+		for _, err := range []error{last, stranger.RunSlot(t.Context(), "2", nothing)} {
 			if !errors.Is(err, zk.ErrNoAuth) {
-				t.Errorf("%s: %v, want zk.ErrNoAuth", name, err)
+				t.Errorf("%v, want zk.ErrNoAuth", err)
 			}
 		}
 	})
@@ -598,18 +523,14 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%v, want %q", err, text)
 			}
 		}
-		for name, call := range map[string]func(){
-			"once: the function is nil": func() { _ = a.job.RunSlot(t.Context(), "1", nil) },
-		} {
-			func() {
-				defer func() {
-					if r := recover(); fmt.Sprint(r) != name {
-						t.Errorf("panic %v, want %s", r, name)
-					}
-				}()
-				call()
+		func() {
+			defer func() {
+				if r := recover(); r != "once: the function is nil" {
+					t.Errorf("panic %v", r)
+				}
 			}()
-		}
+			t.Error(a.job.RunSlot(t.Context(), "1", nil))
+		}()
 		children, _, err := a.Client().Children("/")
 		if must(t, err); !slices.Equal(children, []string{"zookeeper"}) {
 			t.Errorf("left: %q", children)
@@ -639,37 +560,35 @@ func TestForeignData(t *testing.T) {
 	})
 }
 
-// A run, a done slot, a failure, a wait and ErrNever, on the in-memory and on a real server.
+// A failure, a wait, a run, a done slot and ErrNever, on the in-memory and on a real server.
 func TestOnRealServers(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		v.Latency(time.Millisecond)
 		path := test.Path(t)
 		job := func() *once.Job { return once.New(locks.On(v.Connect(t, t10)), path) }
 		a, b := job(), job()
-		if _, err := a.Last(t.Context()); !errors.Is(err, once.ErrNever) {
-			t.Errorf("error %v, want ErrNever", err)
+		is := func(err, want error) {
+			t.Helper()
+			if !errors.Is(err, want) {
+				t.Errorf("error %v, want %v", err, want)
+			}
 		}
+		_, err := a.Last(t.Context())
+		is(err, once.ErrNever)
 		broken := errors.New("broken")
-		working, waits := make(chan bool), make(chan error)
+		working, failed, ran := make(chan bool), make(chan error, 1), make(chan error, 1)
 		go func() {
-			waits <- a.RunEvery(t.Context(), time.Hour, func(context.Context, *zklocks.Hold) error { close(working); <-waits; return broken })
+			failed <- a.RunEvery(t.Context(), time.Hour, func(context.Context, *zklocks.Hold) error { working <- true; <-working; return broken })
 		}()
 		<-working
 		began := time.Now()
-		ran := make(chan error, 1)
 		go func() { ran <- b.RunEvery(t.Context(), time.Hour, nothing) }()
-		waits <- nil
-		if err := <-waits; !errors.Is(err, broken) {
-			t.Errorf("error %v, want that of the work", err)
-		}
+		working <- false
+		is(<-failed, broken)
 		must(t, <-ran)
-		if err := a.RunEvery(t.Context(), time.Hour, nothing); !errors.Is(err, once.ErrDone) {
-			t.Errorf("error %v, want ErrDone", err)
-		}
+		is(a.RunEvery(t.Context(), time.Hour, nothing), once.ErrDone)
 		must(t, a.RunSlot(t.Context(), "1", nothing))
-		if err := b.RunSlot(t.Context(), "1", nothing); !errors.Is(err, once.ErrDone) {
-			t.Errorf("error %v, want ErrDone", err)
-		}
+		is(b.RunSlot(t.Context(), "1", nothing), once.ErrDone)
 		last, err := a.Last(t.Context())
 		must(t, err)
 		// The test and the server read the same clock.
