@@ -157,9 +157,9 @@ func TestObserveYieldsEachChange(t *testing.T) {
 	})
 }
 
-// Each leader leaves before the observer has read it: while the observer lists, or while it reads the
-// node. The connection is up all the time. The old leader is not shown as current for longer than
-// the session timeout. A distant observer of short terms may see this.
+// Each leader leaves before the observer has read it: while the observer lists, or while it reads
+// the node. The connection is up all the time. The old leader is not shown as current for longer
+// than the session timeout. A distant observer of short terms may see this.
 func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
 	for _, op := range []proxy.Op{proxy.ListOp, proxy.ReadOp} {
 		t.Run(op.String(), func(t *testing.T) {

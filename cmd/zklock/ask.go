@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,22 +17,15 @@ type target struct {
 	token int64 // the member with this token; 0: all holders
 }
 
-// connected parses the arguments, connects, and calls do. A signal cancels do's context.
-func (t *target) connected(c *command, args []string, do func(ctx context.Context, conn *zklocks.Conn) error) error {
+// act parses the arguments, connects, and calls do.
+func (t *target) act(c *command, args []string, do func(ctx context.Context, conn *zklocks.Conn) error) error {
 	if err := t.read(args); err != nil {
 		return err
 	}
 	if t.token < 1 && c.given("token") { // -token 0 must not mean all holders
 		return usage("-token %d: a token is 1 or more", t.token)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	conn, err := t.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return do(ctx, conn)
+	return t.connected(do)
 }
 
 func (t *target) define(c *command) {
@@ -80,33 +70,31 @@ zklock break takes a lock away. zklock ls shows who was asked.
 	t := &target{}
 	t.define(c)
 	c.run = func(args []string) error {
-		return t.connected(c, args, func(ctx context.Context, conn *zklocks.Conn) error {
-			ctx, cancel := context.WithTimeout(ctx, t.timeout)
-			defer cancel()
-			return t.ask(ctx, conn)
-		})
+		return t.act(c, args, t.ask)
 	}
 	return c
 }
 
 func (t *target) ask(ctx context.Context, conn *zklocks.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
 	l, err := t.find(ctx, conn)
 	if err != nil {
 		return err
 	}
 	if len(l.Members) == 0 {
-		fmt.Printf("%s: no holder\n", t.path)
+		t.printf("%s: no holder\n", t.path)
 	}
 	for _, m := range l.Members {
 		switch err := conn.RequestRelease(ctx, zklocks.Member{Path: m.Node, Token: m.Token}); {
 		case errors.Is(err, zk.ErrNoNode):
-			fmt.Printf("gone meanwhile: %s\n", m.about())
+			t.printf("gone meanwhile: %s\n", m.about())
 		case err != nil:
 			return t.late(fmt.Errorf("asking %s: %w", m.Node, errors.Unwrap(err)))
 		case m.Asked:
-			fmt.Printf("asked before: %s\n", m.about())
+			t.printf("asked before: %s\n", m.about())
 		default:
-			fmt.Printf("asked: %s, %s\n", m.about(), printable(m.Data))
+			t.printf("asked: %s, %s\n", m.about(), printable(m.Data))
 		}
 	}
 	return nil

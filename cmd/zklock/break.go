@@ -38,7 +38,7 @@ ask first, and end a process that hangs: its lock goes with its session.
 	yes := c.flags.Bool("yes", false, "delete without asking: needed where standard input is no terminal")
 	t.define(c)
 	c.run = func(args []string) error {
-		return t.connected(c, args, func(ctx context.Context, conn *zklocks.Conn) error { return t.take(ctx, conn, *yes) })
+		return t.act(c, args, func(ctx context.Context, conn *zklocks.Conn) error { return t.take(ctx, conn, *yes) })
 	}
 	return c
 }
@@ -53,10 +53,10 @@ func (t *target) take(ctx context.Context, conn *zklocks.Conn, yes bool) error {
 		return err
 	}
 	if len(l.Members) == 0 {
-		fmt.Printf("%s: no holder\n", t.path)
+		t.printf("%s: no holder\n", t.path)
 		return nil
 	}
-	fmt.Print(l.table(time.Now()) + breaking)
+	t.printf("%s%s", l.table(time.Now()), breaking)
 	if !yes {
 		if err := confirm(ctx); err != nil {
 			return err
@@ -108,11 +108,11 @@ func (t *target) remove(ctx context.Context, conn *zklocks.Conn, members []membe
 		case err != nil && err != zk.ErrNoNode:
 			return t.late(fmt.Errorf("deleting %s: %w", m.Node, err))
 		case deleted:
-			fmt.Printf("deleted: %s\n", m.about())
+			t.printf("deleted: %s\n", m.about())
 		case perhaps:
-			fmt.Printf("deleted, or gone meanwhile, as an answer was lost: %s\n", m.about())
+			t.printf("deleted, or gone meanwhile, as an answer was lost: %s\n", m.about())
 		default:
-			fmt.Printf("gone meanwhile: %s\n", m.about())
+			t.printf("gone meanwhile: %s\n", m.about())
 		}
 	}
 	return nil

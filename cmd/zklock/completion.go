@@ -48,7 +48,7 @@ func bash(all []*command) string {
 	for _, c := range all {
 		names = append(names, c.name)
 		var flags []string
-		visible(c.flags, func(f *flag.Flag) {
+		c.flags.VisitAll(func(f *flag.Flag) {
 			flags = append(flags, "-"+f.Name)
 			if takesFile(f) && !slices.Contains(files, "-"+f.Name) {
 				files = append(files, "-"+f.Name)
@@ -90,7 +90,7 @@ func zsh(all []*command) string {
 	for _, c := range all {
 		fmt.Fprintf(&names, "\t\t%s\n", single(c.name+":"+c.short))
 		fmt.Fprintf(&cases, "\t%s) _arguments", c.name)
-		visible(c.flags, func(f *flag.Flag) {
+		c.flags.VisitAll(func(f *flag.Flag) {
 			spec := "-" + f.Name + "[" + strings.NewReplacer("[", "(", "]", ")").Replace(summary(f)) + "]"
 			if takesValue(f) {
 				name, _ := described(f)
@@ -134,7 +134,7 @@ func fish(all []*command) string {
 	b.WriteString("complete -c zklock -f\n")
 	for _, c := range all {
 		fmt.Fprintf(&b, "complete -c zklock -n __fish_use_subcommand -a %s -d %s\n", c.name, single(c.short))
-		visible(c.flags, func(f *flag.Flag) {
+		c.flags.VisitAll(func(f *flag.Flag) {
 			value := ""
 			switch {
 			case takesFile(f):

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -34,7 +36,6 @@ func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
 	})
 	durationVar(flags, &s.timeout, "session-timeout", timeout,
 		"`duration`: how long a lock outlives a dead holder, and how\nlong to try to connect; default: 10s, for run 20s")
-	flags.Var((*duration)(&s.timeout), "timeout", "") // the old name
 	s.security.define(flags)
 }
 
@@ -85,6 +86,18 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	default:
 		return nil, usage("%s", unprefixed(err))
 	}
+}
+
+// connected connects, and calls do. A signal cancels do's context.
+func (s *servers) connected(do func(ctx context.Context, conn *zklocks.Conn) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return do(ctx, conn)
 }
 
 // unprefixed returns the text of an error of package zklocks without the name of the package, which

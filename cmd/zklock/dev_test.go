@@ -7,8 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/zklocks/zklocks/internal/jute"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -58,37 +59,22 @@ func TestDevGrantsSessionsByItsTick(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		flags             []string
-		shortest, longest int32 // in milliseconds
+		shortest, longest time.Duration
 	}{
-		{nil, 4000, 40_000},
-		{[]string{"-tick", "100ms"}, 200, 40_000},
-		{[]string{"-tick", "3s"}, 6000, 60_000},
+		{nil, 4 * time.Second, 40 * time.Second},
+		{[]string{"-tick", "100ms"}, 200 * time.Millisecond, 40 * time.Second},
+		{[]string{"-tick", "3s"}, 6 * time.Second, time.Minute},
 	} {
 		_, addr := dev(t, c.flags...)
-		if short, long := granted(t, addr, 1), granted(t, addr, 1_000_000); short != c.shortest || long != c.longest {
-			t.Errorf("%q grants %d ms to %d ms, want %d to %d", c.flags, short, long, c.shortest, c.longest)
+		for asked, want := range map[time.Duration]time.Duration{time.Millisecond: c.shortest, time.Hour: c.longest} {
+			conn, err := zklocks.Connect(t.Context(), []string{addr}, asked)
+			must(t, err)
+			if got := conn.SessionTimeout(); got != want {
+				t.Errorf("%q, asked for %v: %v, want %v", c.flags, asked, got, want)
+			}
+			conn.Close()
 		}
 	}
-}
-
-// granted asks for a session timeout in milliseconds, and returns the granted timeout.
-func granted(t *testing.T, addr string, asked int32) int32 {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	hello := jute.Handshake{Timeout: asked, Password: make([]byte, 16)}
-	if err := jute.WriteFrame(conn, hello.Append(nil)); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := jute.ReadFrame(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := jute.Decoder{Rest: answer}
-	return d.Welcome().Timeout
 }
 
 func TestDevSaysWhyItDoesNotServe(t *testing.T) {

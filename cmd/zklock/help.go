@@ -54,7 +54,7 @@ func (c *command) help() string {
 
 func (c *command) usage() string {
 	flags := ""
-	visible(c.flags, func(*flag.Flag) { flags = " [flags]" })
+	c.flags.VisitAll(func(*flag.Flag) { flags = " [flags]" })
 	return strings.TrimSpace("zklock " + c.name + flags + " " + c.args)
 }
 
@@ -62,7 +62,7 @@ func (c *command) usage() string {
 func flagLines(flags *flag.FlagSet, include func(*flag.Flag) bool) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	visible(flags, func(f *flag.Flag) {
+	flags.VisitAll(func(f *flag.Flag) {
 		if include(f) {
 			value, text := described(f)
 			fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace("-"+f.Name+" "+value), strings.ReplaceAll(text, "\n", "\n\t"))

@@ -69,9 +69,6 @@ func TestHelpFitsOnAScreen(t *testing.T) {
 				t.Errorf("%s has a line of %d columns: %s", name, len(line)-1, line)
 			}
 		}
-		if strings.Contains(text, " -timeout") {
-			t.Errorf("%s has the former name of a flag", name)
-		}
 	}
 }
 

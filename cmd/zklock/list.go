@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,7 +22,16 @@ type observer struct {
 	servers
 	json    bool
 	path    string
-	skipped bool // walk has skipped a path
+	skipped bool      // walk has skipped a path
+	out     io.Writer // nil: standard output
+}
+
+func (o *observer) printf(format string, args ...any) {
+	var out io.Writer = os.Stdout
+	if o.out != nil {
+		out = o.out
+	}
+	fmt.Fprintf(out, format, args...)
 }
 
 func (o *observer) define(c *command) {
@@ -62,41 +70,39 @@ pid and command.
 		} else if err := o.read(args); err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		conn, err := o.connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		held, found := false, false
-		show := func(l *line) {
-			held, found = held || l.held(), true
-			if *below && !o.json {
-				fmt.Println(l.Path + ": " + l.summary())
-			} else {
-				fmt.Print(o.show(l))
-			}
-		}
-		if *below {
-			if err = o.walk(ctx, conn, o.path, show); err == nil && !found && !o.json {
-				fmt.Printf("%s: no lock is in use at or below this path\n", o.path)
-			}
-		} else {
-			var l *line
-			if l, err = o.look(ctx, conn, o.path); err == nil {
-				show(l)
-			}
-		}
-		switch {
-		case err == nil && o.skipped:
-			return fail(exitFailed, "%s: the list is not complete", o.path)
-		case err == nil && *status && !held:
-			return exit{code: exitFree}
-		}
-		return err
+		return o.connected(func(ctx context.Context, conn *zklocks.Conn) error { return o.list(ctx, conn, *below, *status) })
 	}
 	return c
+}
+
+// list prints the line of the lock, or the lines of all locks in use at or below the path.
+func (o *observer) list(ctx context.Context, conn *zklocks.Conn, below, status bool) (err error) {
+	held, found := false, false
+	show := func(l *line) {
+		held, found = held || l.held(), true
+		if below && !o.json {
+			o.printf("%s: %s\n", l.Path, l.summary())
+		} else {
+			o.printf("%s", o.show(l))
+		}
+	}
+	if below {
+		if err = o.walk(ctx, conn, o.path, show); err == nil && !found && !o.json {
+			o.printf("%s: no lock is in use at or below this path\n", o.path)
+		}
+	} else {
+		var l *line
+		if l, err = o.look(ctx, conn, o.path); err == nil {
+			show(l)
+		}
+	}
+	switch {
+	case err == nil && o.skipped:
+		return fail(exitFailed, "%s: the list is not complete", o.path)
+	case err == nil && status && !held:
+		return exit{code: exitFree}
+	}
+	return err
 }
 
 // walk calls found for each lock in use at or below a path. It skips paths that it may not read.

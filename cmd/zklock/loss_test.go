@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -314,31 +315,38 @@ func TestAShortOutageIsNotALoss(t *testing.T) {
 	free(t, path)
 }
 
+// What the command leaves behind is ended: with SIGTERM, or at once if it has no time to end in.
 func TestWhatTheCommandLeavesBehindIsEnded(t *testing.T) {
 	t.Parallel()
-	path := test.Path(t)
-	c := start(t, "", "run", path, "--", "sh", "-c", "sleep 1000 & echo pids $$ $!; exit 5")
-	group := pids(t, c)
-	ends(t, c, 5)
-	if some := alive(group); len(some) > 0 {
-		t.Errorf("alive: %v", some)
+	for ignores, flags := range map[string][]string{
+		"": nil, `trap "" TERM; `: {"-session-timeout", "1m", "-kill-after", "0"}, // a quarter of the session timeout is 15 s
+	} {
+		path := test.Path(t)
+		c := start(t, "", slices.Concat([]string{"run"}, flags, []string{path, "--", "sh", "-c", ignores + "sleep 1000 & echo pids $$ $!; exit 5"})...)
+		group := pids(t, c)
+		began := time.Now()
+		ends(t, c, 5)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if some := alive(group); len(some) > 0 {
+			t.Errorf("alive: %v", some)
+		}
+		free(t, path)
 	}
-	free(t, path)
 }
 
-func TestWhatGetsNoTimeToEndInIsKilledAtOnce(t *testing.T) {
-	t.Parallel()
-	path := test.Path(t)
-	c := start(t, "", "run", "-session-timeout", "1m", "-kill-after", "0", path, "--",
-		"sh", "-c", `trap "" TERM; sleep 1000 & echo pids $$ $!; exit 5`)
-	group := pids(t, c)
-	began := time.Now()
-	ends(t, c, 5)
-	if took := time.Since(began); took > 10*time.Second { // a quarter of the session timeout is 15 s
-		t.Errorf("it took %v", took)
+// After a reconnect a server with other limits may grant a shorter session timeout. The lock is not
+// in danger, so the command continues: all times follow.
+func TestThePlanFollowsAShorterTimeout(t *testing.T) {
+	for _, killAfter := range []time.Duration{quarter, 20 * time.Second} {
+		granted := 80 * time.Second
+		s := &supervisor{granted: func() time.Duration { return granted }, killAfter: killAfter}
+		for _, granted = range []time.Duration{80 * time.Second, 16 * time.Second} {
+			s.plan()
+			if s.timeout != granted || s.killAfter != granted/4 || s.reserve != granted/16 {
+				t.Errorf("granted %v: -kill-after %v, reserve %v", granted, s.killAfter, s.reserve)
+			}
+		}
 	}
-	if some := alive(group); len(some) > 0 {
-		t.Errorf("alive: %v", some)
-	}
-	free(t, path)
 }

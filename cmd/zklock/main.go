@@ -64,15 +64,6 @@ func (c *command) parse(args []string) (words []string, err error) {
 	}
 }
 
-// visible calls f for each flag that is not an old name of another flag.
-func visible(flags *flag.FlagSet, f func(*flag.Flag)) {
-	flags.VisitAll(func(flag *flag.Flag) {
-		if flag.Usage != "" {
-			f(flag)
-		}
-	})
-}
-
 // newCommand uses package flag: a library for commands would be larger than the code that it saves
 // here.
 func newCommand(name, args, short, long string) *command {

@@ -48,6 +48,19 @@ func zklockCommand(t *testing.T, servers string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// prints runs zklock to its end with env added to its environment, and returns its exit code and
+// all output.
+func prints(t *testing.T, servers string, env []string, args ...string) (code int, text string) {
+	t.Helper()
+	cmd := zklockCommand(t, servers, args...)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
 // ends asserts the exit code and the messages of zklock.
 func ends(t *testing.T, c *realzk.Child, code int, words ...string) {
 	t.Helper()

@@ -35,7 +35,7 @@ func TestASlotIsRunOnce(t *testing.T) {
 	}
 	ends(t, run("2026-11-25", "exit 4"), 0, "done already")
 	ends(t, run("2026-11-27", "exit 0"), 0)
-	if code, text := printsAt(t, "", "ls", path); code != 0 || !strings.Contains(text, path+": once, last run until 20") || !strings.Contains(text, "for slot 2026-11-27, no holder, no waiter") {
+	if code, text := prints(t, "", nil, "ls", path); code != 0 || !strings.Contains(text, path+": once, last run until 20") || !strings.Contains(text, "for slot 2026-11-27, no holder, no waiter") {
 		t.Errorf("ls, exit code %d: %s", code, text)
 	}
 }
@@ -52,7 +52,7 @@ func TestAPeriodIsRunOnce(t *testing.T) {
 	}
 	l.Hears("holds")
 	ends(t, l, 0)
-	code, text := printsAt(t, "", "ls", "-json", "-r", path)
+	code, text := prints(t, "", nil, "ls", "-json", "-r", path)
 	var job line
 	if code != 0 || strings.Count(text, "\n") != 1 || json.Unmarshal([]byte(text), &job) != nil || job.Last == nil || job.Last.Pid == 0 || len(job.Members) != 1 {
 		t.Errorf("ls -r, exit code %d: %s", code, text)
@@ -62,7 +62,7 @@ func TestAPeriodIsRunOnce(t *testing.T) {
 	ends(t, start(t, "", "break", "-yes", path), 0) // the lock is lost: the run is not recorded
 	ends(t, h, exitLost, path+": the lock was lost; the command was ended")
 	text = ""
-	if _, text = printsAt(t, "", "ls", "-json", path); json.Unmarshal([]byte(text), &job) != nil || !job.Last.End.Equal(before) {
+	if _, text = prints(t, "", nil, "ls", "-json", path); json.Unmarshal([]byte(text), &job) != nil || !job.Last.End.Equal(before) {
 		t.Errorf("after the loss: %s, want the run until %v", text, before)
 	}
 }

@@ -41,7 +41,7 @@ semaphore stores its number again.
 		default:
 			return usage("%q is one argument too many", args[2])
 		}
-		return t.connected(c, args[:min(1, len(args))], func(ctx context.Context, conn *zklocks.Conn) error {
+		return t.act(c, args[:min(1, len(args))], func(ctx context.Context, conn *zklocks.Conn) error {
 			ctx, cancel := context.WithTimeout(ctx, t.timeout)
 			defer cancel()
 			return t.late(t.resize(ctx, conn, n))
@@ -70,7 +70,7 @@ func (t *target) resize(ctx context.Context, conn *zklocks.Conn, n int) error {
 	if n > 0 {
 		now = fmt.Sprintf("%d permits", n)
 	}
-	fmt.Printf("%s: %s, %d before\n", t.path, now, at.permits)
+	t.printf("%s: %s, %d before\n", t.path, now, at.permits)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,7 +40,9 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 	path := test.Path(t)
 	var before int64
 	for range 2 {
-		c := start(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
+		cmd := zklockCommand(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
+		cmd.Env = append(cmd.Env, "ZKLOCK_PATH=/outer", "ZKLOCK_TOKEN=-1") // as set by an outer zklock
+		c := realzk.StartProgram(t, cmd)
 		if got := c.Hears("path"); got != path {
 			t.Errorf("path %q, want %q", got, path)
 		}
@@ -52,22 +53,6 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 		before = token
 		ends(t, c, 0)
 	}
-}
-
-// A command under a lock may acquire another lock: its command receives the path of that lock.
-func TestANestedCommandKnowsItsOwnLock(t *testing.T) {
-	t.Parallel()
-	path := test.Path(t)
-	cmd := zklockCommand(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
-	cmd.Env = append(cmd.Env, "ZKLOCK_PATH=/outer", "ZKLOCK_TOKEN=1") // as set by an outer zklock
-	c := realzk.StartProgram(t, cmd)
-	if got := c.Hears("path"); got != path {
-		t.Errorf("path %q, want %q", got, path)
-	}
-	if got := c.Hears("token"); got == "1" {
-		t.Errorf("the token is that of the outer lock")
-	}
-	ends(t, c, 0)
 }
 
 func TestTheCommandReadsStandardInput(t *testing.T) {
@@ -111,7 +96,6 @@ func TestWrongUsage(t *testing.T) {
 		{"-session-timeout 0s", []string{"run", "-session-timeout", "0", "/jobs", "--", "true"}},
 		{`"30" for flag -wait: a duration has a unit, as in "30s"`, []string{"run", "-wait", "30", "/jobs", "--", "true"}},
 		{`"1m30" for flag -session-timeout: a duration has a unit, as in "1m30s"`, []string{"ls", "-session-timeout", "1m30", "/jobs"}},
-		{`"99999999h" for flag -wait: it is too long`, []string{"run", "-wait", "99999999h", "/jobs", "--", "true"}},
 		{`"soon" for flag -kill-after: want a duration, such as "30s"`, []string{"run", "-kill-after", "soon", "/jobs", "--", "true"}},
 		{`"2" for flag -tick: a duration has a unit, as in "2s"`, []string{"dev", "-tick", "2"}},
 		{"no-such-flag", []string{"run", "-no-such-flag", "/jobs", "--", "true"}},
@@ -183,69 +167,18 @@ func TestPermits(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
 	a, b := holder(t, "-permits", "2", path), holder(t, "-permits", "2", path)
-	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore: say -permits 2")
+	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore: say -permits 2", "zklock resize "+path+" none")
 	ends(t, start(t, "", "run", "-permits", "2", "-try", path, "--", "true"), exitBusy)
-	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), exitFailed, "has 2 permits, not 3")
+	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), exitFailed, "has 2 permits, not 3", "zklock resize "+path+" 3")
 	finish(t, a)
 	c := holder(t, "-permits", "2", "-try", path)
 	finish(t, b)
 	finish(t, c)
-	free(t, path+"/queue")
-}
-
-// resize changes and removes the number of permits. The error of a run with another number contains
-// the command that stores or removes it.
-func TestResize(t *testing.T) {
-	t.Parallel()
-	path := test.Path(t)
-	ends(t, start(t, "", "resize", path, "3"), exitFailed, path+" is not a semaphore")
-	a := holder(t, "-permits", "1", path)
-	b := start(t, "", "run", "-permits", "1", path, "--", "sh", "-c", "echo runs; read line")
-	inLine(t, path+"/queue", 2)
-	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, "is a semaphore: say -permits 1", "zklock resize "+path+" none")
-	ends(t, start(t, "", "run", "-permits", "3", path, "--", "true"), exitFailed, "has 1 permits, not 3", "zklock resize "+path+" 3")
-
-	if code, text := printsAt(t, "", "resize", path, "3"); code != 0 || text != path+": 3 permits, 1 before\n" {
-		t.Errorf("code %d: %s", code, text)
-	}
-	b.Hears("runs") // the waiter follows the new number
-	ends(t, start(t, "", "run", "-permits", "1", path, "--", "true"), exitFailed, "has 3 permits, not 1")
-	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), 0)
-
-	ends(t, start(t, "", "resize", path, "none"), exitFailed, path+": permits are held or waited for")
-	inLine(t, path+"/queue", 2)
-	finish(t, a)
-	finish(t, b)
-	if code, text := printsAt(t, "", "resize", path, "none"); code != 0 || text != path+": no number of permits, 3 before\n" {
-		t.Errorf("code %d: %s", code, text)
-	}
-	if there, _, err := realzk.Connect(t, quiet, realzk.Some(t)...).Exists(path); there || err != nil {
-		t.Errorf("the node is there: %v, %v", there, err)
+	for _, number := range []string{"3", "none"} {
+		ends(t, start(t, "", "resize", path, number), 0)
 	}
 	ends(t, start(t, "", "run", path, "--", "true"), 0)
 	free(t, path)
-}
-
-// The answer to the request that removes the number is lost, or the queue's directory does not
-// exist.
-func TestResizeToNoneTwice(t *testing.T) {
-	t.Parallel()
-	for _, gone := range []bool{false, true} {
-		p := proxy.For(t, realzk.Some(t)[0])
-		path := test.Path(t)
-		ends(t, start(t, "", "run", "-permits", "2", path+"/a", "--", "true"), 0)
-		below := holder(t, path+"/a/b") // another lock needs the node
-		if gone {
-			_ = realzk.Connect(t, quiet, realzk.Some(t)...).Delete(path+"/a/queue", -1)
-		} else {
-			p.Where(func(r proxy.Request) bool { return slices.Contains(r.Paths, path+"/a/queue") && r.Is(proxy.DeleteOp) }, 1, proxy.CutAfterCommit)
-		}
-		ends(t, start(t, p.Addr(), "resize", path+"/a", "none"), 0)
-		if got := start(t, "", "ls", path+"/a").Hears(path + "/a:"); got != "no holder, no waiter; zklock ls -r lists the locks below it" {
-			t.Errorf("afterwards: %q", got)
-		}
-		finish(t, below)
-	}
 }
 
 // Flags may follow the path. Flags after the command belong to the command.
@@ -256,14 +189,14 @@ func TestFlagsMayFollowThePath(t *testing.T) {
 	if got := c.Hears("args"); got != "-try -- -x" {
 		t.Errorf("the command has the arguments %q", got)
 	}
-	code, text := printsAt(t, "", "ls", path, "-json")
+	code, text := prints(t, "", nil, "ls", path, "-json")
 	if code != 0 || !strings.Contains(text, `"data":"mine"`) || !strings.Contains(text, `"kind":"read"`) {
 		t.Errorf("code %d: %s", code, text)
 	}
 	finish(t, c)
 	ends(t, start(t, "", "run", path, "-try", "sh", "-c", "exit 3"), 3) // without --
 	ends(t, start(t, "", "run", "--", path, "--", "true"), 0)
-	ends(t, start(t, "", "ls", "-timeout", "20s", path), 0) // the old name of -session-timeout
+	ends(t, start(t, "", "ls", path, "-status"), exitFree)
 }
 
 // After two seconds run prints that it waits, and for which holder.
@@ -374,13 +307,8 @@ func TestAServerThatFreezesDuringTheWait(t *testing.T) {
 func TestAnOverloadedServerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
-	path := test.Path(t)
-	p.Next(proxy.ReadOp, proxy.Answer(-127))
-	ends(t, start(t, p.Addr(), "run", path, "--", "true"), 0)
-	p.Next(proxy.ReadOp, proxy.Answer(-127))
-	ends(t, start(t, p.Addr(), "ls", path), 0)
-	h := holder(t, path)
-	p.Next(proxy.DeleteOp, proxy.Answer(-127))
-	ends(t, start(t, p.Addr(), "break", "-yes", path), 0)
-	ends(t, h, exitLost)
+	for _, args := range [][]string{{"run", test.Path(t), "--", "true"}, {"ls", test.Path(t)}} {
+		p.Next(proxy.ReadOp, proxy.Answer(-127))
+		ends(t, start(t, p.Addr(), args...), 0)
+	}
 }

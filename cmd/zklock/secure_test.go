@@ -92,19 +92,6 @@ func onSecured(t *testing.T, need bool, f func(t *testing.T, p *pki, server stri
 	}
 }
 
-// prints runs zklock to its end with env added to its environment, and returns its exit code and
-// all output.
-func prints(t *testing.T, env []string, args ...string) (code int, text string) {
-	t.Helper()
-	cmd := zklockCommand(t, "none", args...)
-	cmd.Env = append(cmd.Env, env...)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), string(out)
-}
-
 const password = "s3cret-of-ann"
 
 func TestASecuredEnsemble(t *testing.T) {
@@ -120,6 +107,9 @@ func TestASecuredEnsemble(t *testing.T) {
 
 		h := start(t, "none", with("run", "/jobs/nightly", "--", "sh", "-c", "echo env $(env); read line")...)
 		said = append(said, h.Hears("env"))
+		if !strings.Contains(said[0], "ZKLOCK_PATH=/jobs/nightly ") {
+			t.Errorf("the command's lock has the path behind the servers: %s", said[0])
+		}
 		for _, c := range []struct {
 			name string
 			env  []string
@@ -137,7 +127,7 @@ func TestASecuredEnsemble(t *testing.T) {
 				exitFailed, "/jobs/nightly"},
 			{"another path", variables, []string{"run", "/jobs/other", "--", "true"}, 0, ""},
 		} {
-			code, text := prints(t, c.env, c.args...)
+			code, text := prints(t, "none", c.env, c.args...)
 			if code != c.code || !strings.Contains(text, c.says) {
 				t.Errorf("%s: exit code %d, want %d, and %q:\n%s", c.name, code, c.code, c.says, text)
 			}
@@ -169,7 +159,7 @@ func TestAServerThatCannotBeTrusted(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel() // each tries for its whole timeout; on a busy machine a TLS handshake may take seconds
-				code, text := prints(t, nil, append(append([]string{"ls", "-session-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
+				code, text := prints(t, "none", nil, append(append([]string{"ls", "-session-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
 				if code != exitNoServer || !strings.Contains(text, c.says) {
 					t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitNoServer, c.says, text)
 				}
@@ -187,7 +177,7 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 	p := proxy.For(t, loopback.For(t).Addr())
 	p.Next(proxy.AuthOp, proxy.Answer(-115))
-	code, text := prints(t, nil, "run", "-servers", p.Addr(), "-auth-file", auth, "/jobs/nightly", "--", "true")
+	code, text := prints(t, "none", nil, "run", "-servers", p.Addr(), "-auth-file", auth, "/jobs/nightly", "--", "true")
 	if code != exitFailed || !strings.Contains(text, `authentication of "ann"`) || strings.Contains(text, "-help") || strings.Contains(text, password) {
 		t.Errorf("exit code %d, want %d, and why:\n%s", code, exitFailed, text)
 	}
@@ -264,7 +254,7 @@ func TestAClientCertificate(t *testing.T) {
 			{nil, []string{"-session-timeout", "2s"}, exitNoServer},
 		} {
 			args := append(append([]string{"run"}, c.flags...), "/jobs/nightly", "--", "true")
-			if code, text := prints(t, append(variables, c.env...), args...); code != c.code {
+			if code, text := prints(t, "none", append(variables, c.env...), args...); code != c.code {
 				t.Errorf("%q, %q: exit code %d, want %d:\n%s", c.env, c.flags, code, c.code, text)
 			}
 		}
@@ -336,7 +326,7 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 		{"credentials belong into -auth-file", nil, []string{"-servers", "ann:" + password + "@localhost"}},
 		{"chroot", nil, []string{"-servers", "localhost:1/a//b"}},
 	} {
-		code, text := prints(t, c.env, append(append([]string{"ls"}, c.flags...), "/jobs/nightly")...)
+		code, text := prints(t, "none", c.env, append(append([]string{"ls"}, c.flags...), "/jobs/nightly")...)
 		if code != exitUsage || !strings.Contains(text, c.says) || !strings.Contains(text, "see zklock ls -help") {
 			t.Errorf("%q, %q: exit code %d, want %d, and %q:\n%s", c.env, c.flags, code, exitUsage, c.says, text)
 		}
@@ -349,62 +339,8 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 // A flag overrides its variable, even if the variable is invalid: zklock connects without TLS.
 func TestAFlagOverridesAWrongVariable(t *testing.T) {
 	t.Parallel()
-	code, text := prints(t, []string{"ZK_TLS=maybe", "ZK_SERVERS=" + strings.Join(realzk.Some(t), ",")}, "ls", "-tls=false", test.Path(t))
+	code, text := prints(t, "none", []string{"ZK_TLS=maybe", "ZK_SERVERS=" + strings.Join(realzk.Some(t), ",")}, "ls", "-tls=false", test.Path(t))
 	if code != 0 {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
-}
-
-// All locks are below the path after the servers, also semaphores and the nodes that watch reads.
-func TestAPathBehindTheServers(t *testing.T) {
-	t.Parallel()
-	root := test.Path(t)
-	servers := strings.Join(realzk.Some(t), ",") + root
-	w := start(t, servers, "watch", "/jobs")
-	shows(t, w, "/jobs", "no holder, no waiter")
-	for range 4 { // watch first lists several times without a change
-		h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo path $ZKLOCK_PATH; read line")
-		if got := h.Hears("path"); got != "/jobs" {
-			t.Errorf("the command's lock is %q, want it without the path behind the servers", got)
-		}
-		shows(t, w, "/jobs", "rwlock, 1 holding, 0 waiting")
-		inLine(t, root+"/jobs", 1)
-		finish(t, h)
-		shows(t, w, "/jobs", "no holder, no waiter")
-	}
-	w.Signal(os.Interrupt)
-	ends(t, w, 0)
-
-	s := start(t, servers, "run", "-permits", "2", "/backup", "--", "sh", "-c", "echo ready; read line")
-	s.Hears("ready")
-	if got := start(t, servers, "ls", "/backup").Hears("/backup:"); got != "semaphore, 1 of 2 permits in use, 1 holding, 0 waiting" {
-		t.Errorf("ls: %q", got)
-	}
-	ends(t, start(t, servers, "run", "/backup", "--", "true"), exitFailed, "/backup is a semaphore: say -permits 2")
-	if got := start(t, "", "ls", root+"/backup").Hears(root + "/backup:"); got != "semaphore, 1 of 2 permits in use, 1 holding, 0 waiting" {
-		t.Errorf("ls of the whole path: %q", got)
-	}
-	finish(t, s)
-	free(t, root+"/jobs")
-	free(t, root+"/backup/queue")
-}
-
-func TestAskAndBreakBehindTheServers(t *testing.T) {
-	t.Parallel()
-	root := test.Path(t)
-	servers := strings.Join(realzk.Some(t), ",") + root
-	h := start(t, servers, "run", "-ignore-ask", "/jobs", "--", "sh", "-c", "echo ready; read line")
-	h.Hears("ready")
-	ask := start(t, servers, "ask", "/jobs")
-	if got := ask.Hears("asked:"); !strings.HasPrefix(got, "holds, write, ") {
-		t.Errorf("ask: %q", got)
-	}
-	ends(t, ask, 0)
-	broken := start(t, servers, "break", "-yes", "/jobs")
-	if got := broken.Hears("deleted:"); !strings.HasPrefix(got, "holds, write, ") {
-		t.Errorf("break: %q", got)
-	}
-	ends(t, broken, 0)
-	ends(t, h, exitLost, "/jobs: the lock was lost")
-	free(t, root+"/jobs")
 }

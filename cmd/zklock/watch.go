@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,14 +29,7 @@ the servers only when something has changed.
 		if err := o.read(args); err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		conn, err := o.connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		return o.watch(ctx, conn)
+		return o.connected(o.watch)
 	}
 	return c
 }
@@ -48,8 +39,8 @@ the servers only when something has changed.
 const calm = 100 * time.Millisecond
 
 func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
-	live := !o.json && isTerminal(os.Stdout)
-	changed := changes(conn.Client(), conn.Path(o.path))
+	live := !o.json && o.out == nil && isTerminal(os.Stdout)
+	changed := changes(ctx, conn.Client(), conn.Path(o.path))
 	nodes := &memberNodes{conn: conn.Client(), changed: changed, watched: map[string]bool{}}
 	var seen *line
 	var last string
@@ -69,7 +60,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 		old := func() bool { return err != nil || conn.Client().State() != zk.StateHasSession }
 		if seen != nil {
 			last = o.print(seen, live, old(), last)
-			nodes.watch(seen)
+			nodes.watch(ctx, seen)
 		}
 		tick := time.NewTicker(time.Second)
 		for waiting := true; waiting; {
@@ -107,15 +98,15 @@ func (o *observer) print(l *line, live, old bool, last string) string {
 	same := fmt.Sprint(*l)
 	switch {
 	case live:
-		fmt.Print("\x1b[H\x1b[2J" + o.show(l))
+		o.printf("\x1b[H\x1b[2J%s", o.show(l))
 		if old {
-			fmt.Println("no server answers; this is from before")
+			o.printf("no server answers; this is from before\n")
 		}
 	case same == last:
 	case o.json:
-		fmt.Print(o.show(l))
+		o.printf("%s", o.show(l))
 	default:
-		fmt.Print(time.Now().Format(time.DateTime) + "\n" + o.show(l) + "\n")
+		o.printf("%s\n%s\n", time.Now().Format(time.DateTime), o.show(l))
 	}
 	return same
 }
@@ -125,9 +116,9 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// changes yields after each change of what look reads, and at the start. The watches are set before
-// look is called, so no change is missed.
-func changes(conn *zk.Conn, path string) chan struct{} {
+// changes yields after each change of what look reads, and at the start, until ctx is canceled. The
+// watches are set before look is called, so no change is missed.
+func changes(ctx context.Context, conn *zk.Conn, path string) chan struct{} {
 	changed := make(chan struct{}, 1)
 	children := func(dir string) (<-chan zk.Event, error) {
 		for {
@@ -152,19 +143,19 @@ func changes(conn *zk.Conn, path string) chan struct{} {
 		{path, children}, {path, number}, {path + "/queue", children}, {path + "/lock", children},
 	} {
 		go func() {
-			for {
+			for ctx.Err() == nil {
 				events, err := w.watch(w.dir)
 				select {
 				case changed <- struct{}{}:
 				default:
 				}
-				if err == zk.ErrClosing {
-					return
+				if err != nil { // a right is missing, which look reports, or the connection was lost
+					time.Sleep(time.Second)
+					continue
 				}
-				if err == nil {
-					<-events
-				} else {
-					time.Sleep(time.Second) // a right is missing, which look reports, or the connection was lost
+				select {
+				case <-events:
+				case <-ctx.Done():
 				}
 			}
 		}()
@@ -183,14 +174,14 @@ type memberNodes struct {
 }
 
 // watch watches the nodes of a line until a node is deleted or has other data than the line.
-func (n *memberNodes) watch(l *line) {
+func (n *memberNodes) watch(ctx context.Context, l *line) {
 	for _, m := range l.Members {
 		n.mu.Lock()
 		had := n.watched[m.Node]
 		n.watched[m.Node] = true
 		n.mu.Unlock()
 		if !had {
-			go n.await(m)
+			go n.await(ctx, m)
 		}
 	}
 }
@@ -204,11 +195,16 @@ func (m member) shows(data string) bool {
 	return data == m.Data
 }
 
-func (n *memberNodes) await(m member) {
+func (n *memberNodes) await(ctx context.Context, m member) {
 	data, _, events, err := n.conn.GetW(m.Node)
 	other := err == nil && !m.shows(string(data))
 	if err == nil && !other {
-		other = (<-events).Type == zk.EventNodeDataChanged
+		select {
+		case event := <-events:
+			other = event.Type == zk.EventNodeDataChanged
+		case <-ctx.Done():
+			return
+		}
 	}
 	if err != nil && err != zk.ErrNoNode && err != zk.ErrNoAuth && err != zk.ErrClosing {
 		time.Sleep(time.Second) // the read was not answered: do not list again without a pause
