@@ -66,15 +66,6 @@ func elsewhere(f func()) {
 
 func unlock(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 	for name, order := range map[string][3]int{
 		"inner first": {2, 1, 0}, "outer first": {0, 1, 2}, "mixed": {1, 2, 0},
@@ -94,14 +85,14 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 					c.holds(3 - i)
 					other.busy(s.Ctx)
 					for _, later := range order[i:] {
-						if h := holds[later]; !h.Held() || h.Err() != nil || closed(h.Lost()) || ctxs[later].Err() != nil || h.ValidUntil().IsZero() {
+						if h := holds[later]; !h.Held() || h.Err() != nil || contract.Closed(h.Lost()) || ctxs[later].Err() != nil || h.ValidUntil().IsZero() {
 							s.Errorf("hold %d has ended with another", later)
 						}
 						s.Must(holds[later].Verify(s.Ctx))
 					}
 					h := holds[which]
 					unlock(s, h)
-					if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil || !h.ValidUntil().IsZero() {
+					if h.Held() || contract.Closed(h.Lost()) || ctxs[which].Err() == nil || !h.ValidUntil().IsZero() {
 						s.Errorf("hold %d goes on after its release", which)
 					}
 					s.Is(h.Err(), zklocks.ErrReleased)
@@ -323,7 +314,7 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 		for _, ctx := range []context.Context{h.Context(s.Ctx), s.Ctx} {
 			f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
 			a := contract.Begin(s, s.Ctx, func(context.Context) (any, error) { return nil, h.Verify(ctx) })
-			test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+			s.Fired(f)
 			unlock(s, h)
 			if ctx == s.Ctx {
 				f.Release() // the answer is that the node exists
@@ -337,7 +328,7 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 		ctx := h.Context(s.Ctx)
 		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
 		a := contract.Begin(s, s.Ctx, func(context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx) })
-		test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+		s.Fired(f)
 		unlock(s, h)
 		s.Unsure(a.Failed(), context.Canceled)
 		f.Release()

@@ -48,18 +48,18 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 		s.Must(other.release(m))
 		hears(s, early)
 		for _, h := range append(holds, c.read()) {
-			if !closed(h.ReleaseRequested()) {
+			if !contract.Closed(h.ReleaseRequested()) {
 				s.Error("a reader that shares the node was not notified")
 			}
 			unlock(s, h)
 		}
 		s.CatchUp(other.conn)
-		if closed(apart) {
+		if contract.Closed(apart) {
 			s.Error("a reader with a node of its own is asked")
 		}
 		h := c.read()
 		s.CatchUp(c.conn)
-		if closed(h.ReleaseRequested()) {
+		if contract.Closed(h.ReleaseRequested()) {
 			s.Error("the next node is asked")
 		}
 		unlock(s, h)
@@ -83,7 +83,7 @@ func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 		unlock(s, h)
 		h = line[1].Granted() // with its own node
 		s.CatchUp(c.conn)
-		if closed(h.ReleaseRequested()) {
+		if contract.Closed(h.ReleaseRequested()) {
 			s.Error("the next node is asked")
 		}
 		unlock(s, h)
@@ -102,7 +102,7 @@ func TestADowngradeIsNotARequest(t *testing.T) {
 		before := other.first()
 		s.Must(c.Downgrade(s.Ctx, h))
 		s.CatchUp(c.conn)
-		if closed(asked) || other.first().ReleaseRequested {
+		if contract.Closed(asked) || other.first().ReleaseRequested {
 			s.Error("asked by a downgrade")
 		}
 		s.Is(other.release(before), zk.ErrNoNode)
@@ -125,8 +125,8 @@ func TestADowngradeIsNotARequest(t *testing.T) {
 		}
 		s.Must(other.release(other.first()))
 		s.CatchUp(c.conn)
-		if !closed(h.ReleaseRequested()) || !h.Held() {
-			s.Errorf("asked %v, held %v", closed(h.ReleaseRequested()), h.Held())
+		if !contract.Closed(h.ReleaseRequested()) || !h.Held() {
+			s.Errorf("asked %v, held %v", contract.Closed(h.ReleaseRequested()), h.Held())
 		}
 		unlock(s, h)
 		s.Empty()
@@ -142,7 +142,7 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				h := c.write()
 				f := c.proxy.Next(proxy.MoveOp, held)
 				a := contract.Begin(c, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return nil, c.Downgrade(ctx, h) })
-				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+				s.Fired(f)
 				asked := h.ReleaseRequested()
 				m := other.first()
 				s.Must(other.release(m))
@@ -152,8 +152,8 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				// A request to the write node is lost with the node, unless the holder has read the
 				// request before.
 				now := other.first()
-				if now.ReleaseRequested != (m.Kind == observe.KindRead) || closed(asked) != now.ReleaseRequested {
-					s.Errorf("asked %v, %+v and now %+v", closed(asked), m, now)
+				if now.ReleaseRequested != (m.Kind == observe.KindRead) || contract.Closed(asked) != now.ReleaseRequested {
+					s.Errorf("asked %v, %+v and now %+v", contract.Closed(asked), m, now)
 				}
 				s.Must(other.release(now))
 				hears(s, asked)
@@ -194,7 +194,7 @@ func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {
 				end(s, c)
 				s.Settle()
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-				if closed(asked) {
+				if contract.Closed(asked) {
 					s.Error("asked to release by the end of the hold")
 				}
 			})

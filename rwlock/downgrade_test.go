@@ -37,8 +37,8 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		}
 		writer.Waits()
 		last.Waits()
-		if !h.Held() || closed(lost) || ctx.Err() != nil || h.Token() != token {
-			s.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), closed(lost), ctx.Err(), h.Token(), token)
+		if !h.Held() || contract.Closed(lost) || ctx.Err() != nil || h.Token() != token {
+			s.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), contract.Closed(lost), ctx.Err(), h.Token(), token)
 		}
 		s.Must(h.Verify(s.Ctx))
 		_, err := s.Witness.Multi(guard...)
@@ -106,7 +106,7 @@ func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 			return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
 		}, 1, proxy.HoldRequest)
 		writer := w.waitWrite(2)
-		test.Within(s, soon, "it is about to watch", func() { <-watch.Fired() })
+		s.Fired(watch)
 		s.Must(c.Downgrade(s.Ctx, h))
 		watch.Release()
 		s.CatchUp(w.conn)
@@ -212,7 +212,7 @@ func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 		made := &zk.CreateRequest{Path: s.Path + "-made", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
 		thrown := c.proxy.Where(func(r proxy.Request) bool { return slices.Equal(r.Paths, []string{node, made.Path}) }, 1, proxy.Answer(-127))
 		a := contract.Begin(s, s.Ctx, func(ctx context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx, made) })
-		test.Within(s, soon, "it is thrown away", func() { <-thrown.Fired() })
+		s.Fired(thrown)
 		s.Must(c.Downgrade(s.Ctx, h))
 		if replies := a.Granted(); len(replies) != 1 || replies[0].String != made.Path {
 			s.Errorf("%+v", replies)
@@ -243,7 +243,7 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 				s.CatchUp(w.conn)
 				writer.Waits()
 				s.InLine(3)
-				if !h.Held() || closed(lost) {
+				if !h.Held() || contract.Closed(lost) {
 					s.Error("lost by a cut")
 				}
 				s.Must(h.Verify(s.Ctx))
@@ -261,7 +261,7 @@ func (c *client) downgrading(h *zklocks.Hold, action proxy.Action) (*proxy.Fault
 	c.Helper()
 	f := c.proxy.Next(proxy.MoveOp, action)
 	down := contract.Begin(c, c.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
-	test.Within(c, soon, "the downgrade is under way", func() { <-f.Fired() })
+	c.Fired(f)
 	return f, down
 }
 

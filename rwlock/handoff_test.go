@@ -189,7 +189,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 						return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, s.Dir+"/"+name)
 					}, 1, proxy.HoldRequest)
 					line := c.queued(2)
-					test.Within(s, soon, "the node is about to be watched", func() { <-watch.Fired() })
+					s.Fired(watch)
 					want := zklocks.ErrLost
 					if row.watched { // the deletion is detected
 						watch.Release()

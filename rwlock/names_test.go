@@ -70,7 +70,7 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 		unlock(s, c.write()) // creates the directory
 		lost := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		h := c.write()
-		test.Within(s, soon, "the reply is lost", func() { <-lost.Fired() })
+		s.Fired(lost)
 		s.InLine(1)
 		s.Must(c.Downgrade(s.Ctx, h))
 		unlock(s, h)

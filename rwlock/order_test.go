@@ -63,15 +63,6 @@ func unlock(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s
 
 const soon = 20 * time.Second // longer than any step
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b, w := direct(s), direct(s), direct(s)

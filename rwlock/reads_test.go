@@ -172,7 +172,7 @@ func TestAWriterThatCameBeforeTheListingEndsTheJoining(t *testing.T) {
 		c, w := behind(s), direct(s)
 		made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 		first := contract.Begin(s, s.Ctx, c.RLock)
-		test.Within(s, soon, "the node is made", func() { <-made.Fired() })
+		s.Fired(made)
 		writer := w.waitWrite(2)
 		made.Release()
 		h := first.Granted()

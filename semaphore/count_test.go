@@ -353,7 +353,7 @@ func TestResizeDownLeavesHoldersAndRefusesLargerRequests(t *testing.T) {
 		s.InLine(5) // their nodes were deleted
 		s.CatchUp(small.conn)
 		a.Waits()
-		if !h.Held() || closed(lost) {
+		if !h.Held() || contract.Closed(lost) {
 			s.Error("the holder lost its permits")
 		}
 		s.Must(h.Verify(s.Ctx))
@@ -582,7 +582,7 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 		release(s, c.acquire(3))
 		create := p.Next(proxy.CreateOp, proxy.HoldRequest)
 		tried := contract.Begin(s, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return c.TryAcquire(ctx, 1) })
-		test.Within(s, soon, "the create is on its way", func() { <-create.Fired() })
+		s.Fired(create)
 		test.Eventually(s, soon, "all is deleted", func() bool {
 			err := s.Witness.Delete(s.Dir, -1)
 			return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil

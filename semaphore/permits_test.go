@@ -366,12 +366,3 @@ func TestAHugeNumberOfPermitsIsAnError(t *testing.T) {
 }
 
 const soon = 20 * time.Second // longer than any step
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}

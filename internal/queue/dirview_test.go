@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,40 +259,6 @@ func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 			if off := enter(header); off != 0 {
 				t.Errorf("a header of %d makes a token that is %d off", header, off)
 			}
-		}
-	})
-}
-
-// Two readers find that the listing has set no watch, and both try to set it. A writer has come in
-// between, so the first drops the view while the second uses it.
-func TestTwoReadersEnsureTheWatch(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := shared(t, v)
-		m := x.shares()
-		m.epoch = x.queue.client.Epoch()
-		line, dir, err := x.queue.list(x.Context(), m.sess)
-		x.must(nil, err)
-		x.must(x.witness.Set(x.queue.dir, nil, -1)) // a writer comes, and leaves
-		x.queue.watchWriters(x.Context(), m.sess)   // so that EnsureWatch does not wait for a reply
-		x.queue.view.listed(m, line, dir, nil)
-		var stop atomic.Bool
-		var other sync.WaitGroup
-		other.Go(func() { // another reader lists, and finds that a writer has come
-			for !stop.Load() {
-				x.queue.view.listed(m, line, dir, nil)
-				m.request.Sharing.EnsureWatch(context.Background())
-			}
-		})
-		defer other.Wait()
-		defer stop.Store(true)
-		defer func() {
-			if p := recover(); p != nil {
-				t.Errorf("panic: %v", p)
-			}
-		}()
-		for range 3_000 {
-			m.request.Sharing.EnsureWatch(context.Background())
 		}
 	})
 }

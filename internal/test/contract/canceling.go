@@ -24,80 +24,60 @@ var canceling = []scenario{
 
 var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
 
-// struck asserts that the client has sent the requests that a scenario is about.
-func (s *scene) struck(times map[proxy.Op]int, ops ...proxy.Op) {
-	s.Helper()
-	for _, op := range ops {
-		if times[op] == 0 {
-			s.Errorf("nothing was done to a %v: %v", op, times)
-		}
-	}
-}
-
 func canceledWhenFree(s *scene) {
 	c := s.behind()
-	times := make(map[proxy.Op]int)
-	for _, action := range holds {
-		for _, op := range []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp} {
-			for n, granted := 1, false; !granted; n++ {
-				s.move(test.Path(s)) // a lock that no process has used yet, so its directory does not exist
-				c := c.again()
-				f := c.proxy.Nth(op, n, action)
-				a := c.begin(c.Lock)
-				select {
-				case <-f.Fired():
-					times[op]++
-					a.Stop()
-					f.Release()
-					c.catchUp() // receives what the proxy has held back
-				case <-a.Done:
-					granted = true
-					f.Cancel()
-					s.unlock(a.Granted())
-				}
-				s.Empty()
-			}
+	ops := []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp}
+	s.eachRequest(holds, ops, []proxy.Op{proxy.MkdirOp, proxy.CreateOp}, func(action proxy.Action, op proxy.Op, n int) (met bool) {
+		s.move(test.Path(s)) // a lock that no process has used yet, so its directory does not exist
+		c := c.again()
+		f := c.proxy.Nth(op, n, action)
+		a := c.begin(c.Lock)
+		select {
+		case <-f.Fired():
+			met = true
+			a.Stop()
+			f.Release()
+			c.catchUp() // receives what the proxy has held back
+		case <-a.Done:
+			f.Cancel()
+			s.unlock(a.Granted())
 		}
-	}
-	s.struck(times, proxy.MkdirOp, proxy.CreateOp)
+		s.Empty()
+		return met
+	})
 }
 
 func canceledInLine(s *scene) {
 	holder, c := s.client(), s.behind()
 	s.unlock(c.lock()) // creates the directories
-	times := make(map[proxy.Op]int)
-	for _, action := range holds {
-		for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp} {
-			for n, waits := 1, false; !waits; n++ {
-				h := holder.block()
-				ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
-				f := c.proxy.Nth(op, n, action)
-				// The last request before the wait watches the node ahead.
-				end := c.proxy.Where(func(r proxy.Request) bool {
-					return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
-				}, 1, proxy.HoldReply)
-				a := c.begin(c.Lock)
-				select {
-				case <-f.Fired():
-					times[op]++
-				case <-end.Fired():
-					waits = true
-				}
-				a.Stop()
-				f.Cancel()
-				end.Cancel()
-				c.catchUp()
-				s.inLine(1)
-				s.unlock(h)
-			}
+	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp}
+	s.eachRequest(holds, ops, ops, func(action proxy.Action, op proxy.Op, n int) (met bool) {
+		h := holder.block()
+		ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+		f := c.proxy.Nth(op, n, action)
+		// The last request before the wait watches the node ahead.
+		end := c.proxy.Where(func(r proxy.Request) bool {
+			return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
+		}, 1, proxy.HoldReply)
+		a := c.begin(c.Lock)
+		select {
+		case <-f.Fired():
+			met = true
+		case <-end.Fired():
 		}
-	}
-	s.struck(times, proxy.CreateOp, proxy.ListOp, proxy.ReadOp)
+		a.Stop()
+		f.Cancel()
+		end.Cancel()
+		c.catchUp()
+		s.inLine(1)
+		s.unlock(h)
+		return met
+	})
 
 	h := holder.block()
 	a := c.wait(2)
-	c.catchUp()
-	a.Stop() // while the call certainly waits
+	c.waits(a)
+	a.Stop()
 	s.inLine(1)
 	s.unlock(h)
 }

@@ -66,7 +66,7 @@ func fewBehind(s *scene) {
 		c.catchUp()
 		s.unlock(h)
 		got := a.Granted()
-		if lost := got.Lost(); closed(lost) { // the nodes that Lost needs watched are watched already
+		if lost := got.Lost(); Closed(lost) { // the nodes that Lost needs watched are watched already
 			s.Error("lost")
 		}
 		c.catchUp()

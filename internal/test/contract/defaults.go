@@ -13,7 +13,6 @@ import (
 
 var defaults = []scenario{
 	{"options given to Connect are those of all its locks", defaultsOfConnect, single},
-	{"of options that are given twice the last counts", lastOptionCounts, 0},
 }
 
 // connection connects as programs do.
@@ -87,18 +86,4 @@ func defaultsOfConnect(s *scene) {
 	}
 	all.Balanced()
 	own.Balanced()
-}
-
-func lastOptionCounts(s *scene) {
-	conn := s.connection(zklocks.WithData([]byte("first")), zklocks.WithData([]byte("second")))
-	for want, opts := range map[string][]zklocks.Option{
-		"second": nil,
-		"fourth": {zklocks.WithData([]byte("third")), zklocks.WithData([]byte("fourth"))},
-	} {
-		s.during(s.r.New(conn, s.Path, opts...), func(m zklocks.Member, _ []zk.ACL) {
-			if string(m.Data) != want {
-				s.Errorf("data %q, want %q", m.Data, want)
-			}
-		})
-	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -60,6 +61,9 @@ func ephemeralDirectory(s *scene) {
 	if n := c.proxy.Seen(proxy.AnyOp); n > few {
 		s.Errorf("%d requests", n)
 	}
+	below := c.begin(s.r.New(locks.On(c.conn), s.Dir+"/a/b").Lock) // nor can its directories be made there
+	s.Is(below.Failed(), zk.ErrNoChildrenForEphemerals)
+	s.AtOnce("a Lock", below.At.Sub(below.Began))
 	s.Must(s.Witness.Delete(s.Dir, -1))
 	s.unlock(c.lock()) // the value is as good as before
 }
@@ -100,9 +104,7 @@ func deletedDirectory(s *scene) {
 		s.over(got, got.Context(s.Ctx))
 		got = waiter.lock()
 	}
-	if got.Token() <= h.Token() {
-		s.Errorf("token %d after %d", got.Token(), h.Token())
-	}
+	s.grows(h, got)
 	s.unlock(got)
 }
 
@@ -113,7 +115,7 @@ func deletedBeforeTheListing(s *scene) {
 	before := c.proxy.Seen(proxy.AnyOp)
 	list := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
 	a := c.wait(2)
-	s.fired(list)
+	s.Fired(list)
 	s.wipe(s.dirs()...)
 	list.Release()
 	got := a.Granted()

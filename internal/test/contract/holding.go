@@ -38,15 +38,15 @@ func lasts(s *scene) {
 	c := s.client()
 	h := c.lock() // on another goroutine than the Release
 	lost, ctx := h.Lost(), h.Context(s.Ctx)
-	if !h.Held() || h.Err() != nil || closed(lost) || ctx.Err() != nil || h.ValidUntil().IsZero() {
-		s.Errorf("held %v, %v, lost %v, context %v, deadline %v", h.Held(), h.Err(), closed(lost), ctx.Err(), h.ValidUntil())
+	if !h.Held() || h.Err() != nil || Closed(lost) || ctx.Err() != nil || h.ValidUntil().IsZero() {
+		s.Errorf("held %v, %v, lost %v, context %v, deadline %v", h.Held(), h.Err(), Closed(lost), ctx.Err(), h.ValidUntil())
 	}
 	s.Must(h.Verify(s.Ctx))
 
 	s.unlock(h)
 	s.EmptyNow()
-	if h.Held() || closed(lost) || closed(h.Lost()) || !h.ValidUntil().IsZero() {
-		s.Errorf("after the release: held %v, lost %v, deadline %v", h.Held(), closed(lost), h.ValidUntil())
+	if h.Held() || Closed(lost) || Closed(h.Lost()) || !h.ValidUntil().IsZero() {
+		s.Errorf("after the release: held %v, lost %v, deadline %v", h.Held(), Closed(lost), h.ValidUntil())
 	}
 	s.Is(h.Err(), zklocks.ErrReleased)
 	for _, ctx := range []context.Context{ctx, h.Context(s.Ctx)} {
@@ -70,7 +70,7 @@ func boundsTheWait(s *scene) {
 	lost, inside := h.Lost(), h.Context(s.Ctx)
 	cancel()
 	c.catchUp()
-	if !h.Held() || closed(lost) || inside.Err() != nil {
+	if !h.Held() || Closed(lost) || inside.Err() != nil {
 		s.Error("the hold ended with the context of Lock")
 	}
 	s.Must(h.Verify(s.Ctx))
@@ -271,8 +271,7 @@ func valuesExclude(s *scene) {
 	c := s.client()
 	h := c.block()
 	other := c.again().wait(2)
-	c.catchUp()
-	other.Waits()
+	c.waits(other)
 	s.unlock(h)
 	s.unlock(other.Granted())
 }
@@ -353,7 +352,7 @@ func queueWithoutTheLeft(s *scene) {
 		members, err = looker.Queue(ctx)
 		return err
 	})
-	s.fired(listing)
+	s.Fired(listing)
 	s.unlock(h)
 	h = a.Granted()
 	listing.Release()

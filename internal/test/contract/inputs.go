@@ -19,7 +19,6 @@ var inputs = []scenario{
 	{"a nil connection is an error", nilConnection, 0},
 	{"a nil context is a panic before anything changes", nilContext, 0},
 	{"a closed connection is an error at once", closedConnection, 0},
-	{"a lock below an ephemeral node is an error", belowEphemeral, 0},
 }
 
 // every calls all methods that acquire a lock, and the methods that read its queue. All must fail
@@ -146,18 +145,5 @@ func closedConnection(s *scene) {
 	for _, c := range []*client{used, unused} {
 		c.conn.Close()
 		s.every(c.Locker, 0, func(name string, err error) { s.Is(err, zk.ErrClosing) })
-	}
-}
-
-func belowEphemeral(s *scene) {
-	_, err := s.Witness.Create(s.Path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	s.Must(err)
-	c := s.client()
-	c.Locker = s.r.New(locks.On(c.conn), s.Path+"/a/b")
-	a := c.begin(c.Lock)
-	s.Is(a.Failed(), zk.ErrNoChildrenForEphemerals)
-	s.AtOnce("a Lock", a.At.Sub(a.Began))
-	if left := test.Children(s, s.Witness, s.Path); len(left) > 0 {
-		s.Errorf("left %v", left)
 	}
 }

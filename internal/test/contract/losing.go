@@ -102,7 +102,7 @@ func expiredWhileUnlocking(s *scene) {
 	f.Release()
 	a.Ended()
 	s.Is(a.Err, zklocks.ErrLost)
-	if h.Held() || closed(h.Lost()) {
+	if h.Held() || Closed(h.Lost()) {
 		s.Error("a hold that is being released has ended already, as released")
 	}
 	s.unlock(c.lock())
@@ -121,12 +121,10 @@ func requeued(s *scene, victim *client, away func()) {
 		q := holder.queue()
 		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
 	})
-	victim.catchUp()
-	v.Waits()
+	victim.waits(v)
 	s.unlock(h)
 	h = o.Granted()
-	victim.catchUp()
-	v.Waits()
+	victim.waits(v)
 	s.unlock(h)
 	got := v.Granted()
 	s.Must(got.Verify(s.Ctx))
@@ -155,14 +153,13 @@ func deletedWithTheHolder(s *scene) {
 			return r.Is(proxy.ReadOp) && r.Watch && ahead[r.Paths[0]] != nil
 		}, 1, proxy.HoldReply)
 		v := victim.wait(2)
-		s.fired(watches)
+		s.Fired(watches)
 		o := other.waitToBlock(3)
 		s.kill(victim.conn.SessionID(), holder.conn.SessionID())
 		watches.Release()
 		got := o.Granted()
 		s.inLine(2) // the victim has queued again, at the tail
-		victim.catchUp()
-		v.Waits()
+		victim.waits(v)
 		s.unlock(got)
 		got = v.Granted()
 		s.Must(got.Verify(s.Ctx))
@@ -193,7 +190,7 @@ func toldBeforeTheNext(s *scene) {
 		var held, told bool
 		a := next.begin(func(ctx context.Context) (*zklocks.Hold, error) {
 			got, err := next.Lock(ctx)
-			held, told = h.Held(), closed(lost)
+			held, told = h.Held(), Closed(lost)
 			return got, err
 		})
 		s.inLine(2)

@@ -96,9 +96,7 @@ func marginBegins(s *scene) {
 	a.Waits()
 	s.unlock(h)
 	got := a.Granted()
-	if got.Token() <= h.Token() {
-		s.Errorf("token %d after %d", got.Token(), h.Token())
-	}
+	s.grows(h, got)
 	s.unlock(got)
 	c.refused()
 	s.idle()

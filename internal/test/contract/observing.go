@@ -242,7 +242,7 @@ func observedRetry(s *scene) {
 		c.catchUp()
 		s.unlock(h)
 		s.unlock(a.Granted())
-		s.fired(f)
+		s.Fired(f)
 		told := false
 		for _, r := range Of[observe.Retried](events) {
 			told = told || r.Op == cut.name

@@ -32,7 +32,7 @@ func restarted(s *scene) {
 	s.Must(server.Restart())
 	holder.catchUp()
 	waiter.catchUp()
-	if !h.Held() || closed(lost) || ctx.Err() != nil {
+	if !h.Held() || Closed(lost) || ctx.Err() != nil {
 		s.Error("lost by a restart within the session")
 	}
 	s.Must(h.Verify(s.Ctx))
@@ -40,9 +40,7 @@ func restarted(s *scene) {
 	s.inLine(2)
 	s.unlock(h)
 	got := a.Granted()
-	if got.Token() <= h.Token() {
-		s.Errorf("token %d after %d", got.Token(), h.Token())
-	}
+	s.grows(h, got)
 	s.unlock(got)
 	s.Empty()
 }
@@ -59,14 +57,14 @@ func watchesLost(s *scene) {
 		}
 		watch := c.proxy.Where(watches, 1, proxy.HoldReply)
 		a := c.wait(2)
-		s.fired(watch)
+		s.Fired(watch)
 		watch.Release()
 		c.catchUp()
 		// The client sets its own watches again. The waiter sets the watches again that end with
 		// the connection.
 		again := c.proxy.Where(func(r proxy.Request) bool { return r.Is(proxy.WatchesOp) || watches(r) }, 1, action)
 		c.proxy.Cut()
-		s.fired(again)
+		s.Fired(again)
 		c.proxy.Refuse()
 		s.unlock(h)
 		s.Must(c.proxy.Accept())
@@ -89,7 +87,7 @@ func cutAfterTheWait(s *scene) {
 		c.catchUp()
 	}
 	s.Must(got.Verify(s.Ctx))
-	if closed(lost) || !got.Held() {
+	if Closed(lost) || !got.Held() {
 		s.Error("lost by a cut")
 	}
 	s.kill(c.conn.SessionID())

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -53,67 +54,69 @@ func cutInLine(s *scene)         { s.faultsInLine(cuts) }
 func throttledWhenFree(s *scene) { s.faultsWhenFree(throttled) }
 func throttledInLine(s *scene)   { s.faultsInLine(throttled) }
 
+// eachRequest plays with each action at the first request of each kind, at the second, and so on,
+// until a play meets none. It asserts that some kinds were met.
+func (s *scene) eachRequest(actions []proxy.Action, ops, must []proxy.Op, play func(action proxy.Action, op proxy.Op, n int) (met bool)) {
+	s.Helper()
+	for _, action := range actions {
+		for _, op := range ops {
+			n := 1
+			for play(action, op, n) {
+				n++
+			}
+			if n == 1 && slices.Contains(must, op) {
+				s.Errorf("nothing was done to a %v", op)
+			}
+		}
+	}
+}
+
 // faultsWhenFree injects the faults, in turn, at each request of a Lock and its Release. The
 // session lives on, so both must succeed.
 func (s *scene) faultsWhenFree(actions []proxy.Action) {
 	c, other := s.behind(), s.client()
-	for _, action := range actions {
-		times := make(map[proxy.Op]int)
-		for _, op := range []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp} {
-			for n, met := 1, true; met; n++ {
-				s.move(test.Path(s))
-				c, other := c.again(), other.again()
-				f := c.cutAt(op, n, action)
-				h := c.lock()
-				s.inLine(1)
-				s.Must(h.Verify(s.Ctx))
-				if !s.r.Shared {
-					_, err := other.TryLock(s.Ctx)
-					s.Is(err, zklocks.ErrBusy)
-				}
-				if err := h.Release(s.Ctx); err != nil {
-					s.Errorf("%v, %v %d: %v", action, op, n, err)
-				}
-				s.EmptyNow()
-				if met = f.met.Load(); met {
-					times[op]++
-				}
-				f.Cancel()
-			}
+	ops := []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp}
+	s.eachRequest(actions, ops, []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.DeleteOp}, func(action proxy.Action, op proxy.Op, n int) bool {
+		s.move(test.Path(s))
+		c, other := c.again(), other.again()
+		f := c.cutAt(op, n, action)
+		defer f.Cancel()
+		h := c.lock()
+		s.inLine(1)
+		s.Must(h.Verify(s.Ctx))
+		if !s.r.Shared {
+			_, err := other.TryLock(s.Ctx)
+			s.Is(err, zklocks.ErrBusy)
 		}
-		s.struck(times, proxy.MkdirOp, proxy.CreateOp, proxy.DeleteOp)
-	}
+		if err := h.Release(s.Ctx); err != nil {
+			s.Errorf("%v, %v %d: %v", action, op, n, err)
+		}
+		s.EmptyNow()
+		return f.met.Load()
+	})
 }
 
 // faultsInLine injects the faults at each request of a waiter whose turn comes.
 func (s *scene) faultsInLine(actions []proxy.Action) {
 	c, holder := s.behind(), s.client()
 	s.unlock(c.lock())
-	for _, action := range actions {
-		times := make(map[proxy.Op]int)
-		for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp} {
-			for n, met := 1, true; met; n++ {
-				h := holder.block()
-				f := c.cutAt(op, n, action)
-				a := c.wait(2)
-				c.catchUp()
-				a.Waits()
-				s.inLine(2)
-				s.unlock(h)
-				got := a.Granted()
-				s.inLine(1)
-				if err := got.Release(s.Ctx); err != nil {
-					s.Errorf("%v, %v %d: %v", action, op, n, err)
-				}
-				s.EmptyNow()
-				if met = f.met.Load(); met {
-					times[op]++
-				}
-				f.Cancel()
-			}
+	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp}
+	s.eachRequest(actions, ops, ops, func(action proxy.Action, op proxy.Op, n int) bool {
+		h := holder.block()
+		f := c.cutAt(op, n, action)
+		defer f.Cancel()
+		a := c.wait(2)
+		c.waits(a)
+		s.inLine(2)
+		s.unlock(h)
+		got := a.Granted()
+		s.inLine(1)
+		if err := got.Release(s.Ctx); err != nil {
+			s.Errorf("%v, %v %d: %v", action, op, n, err)
 		}
-		s.struck(times, proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp)
-	}
+		s.EmptyNow()
+		return f.met.Load()
+	})
 }
 
 func createAbandoned(s *scene) {
@@ -124,7 +127,7 @@ func createAbandoned(s *scene) {
 		f := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // so no search for the node is answered
 		a := c.begin(c.Lock)
-		s.fired(f)
+		s.Fired(f)
 		c.proxy.Refuse()
 		back.Cancel()
 		s.inLine(1)
@@ -145,7 +148,7 @@ func deleteRepeated(s *scene) {
 	cancel()
 	_ = h.Release(dead)
 	next := c.again().lock()
-	s.fired(f)
+	s.Fired(f)
 	c.catchUp()
 	s.Must(next.Verify(s.Ctx))
 	s.inLine(1)

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -44,14 +43,16 @@ func (s *scene) protect(world int32) *client {
 }
 
 // refuses asserts that a call fails at once for want of a right.
-func (s *scene) refuses(right string, call func() error) {
+func (s *scene) refuses(right string, calls ...lockFunc) {
 	s.Helper()
-	began := time.Now()
-	err := call()
-	s.AtOnce("a refusal", time.Since(began))
-	s.Is(err, zk.ErrNoAuth)
-	if err != nil && !strings.Contains(err.Error(), right+" on "+s.Dir) && !strings.Contains(err.Error(), right+" and ") && !strings.Contains(err.Error(), " and "+right+" on "+s.Dir) {
-		s.Errorf("error %q does not say which right is missing: %s", err, right)
+	for _, call := range calls {
+		began := time.Now()
+		_, err := call(s.Ctx)
+		s.AtOnce("a refusal", time.Since(began))
+		s.Is(err, zk.ErrNoAuth)
+		if says := fmt.Sprint(err); !strings.Contains(says, right+" on "+s.Dir) && !strings.Contains(says, right+" and ") {
+			s.Errorf("error %q does not say which right is missing: %s", err, right)
+		}
 	}
 }
 
@@ -69,9 +70,7 @@ func (s *scene) saysRight(err error) {
 func mayNotCreate(s *scene) {
 	root := s.protect(zk.PermRead | zk.PermWrite | zk.PermDelete)
 	c := s.client()
-	s.refuses("CREATE", func() error { _, err := c.Lock(s.Ctx); return err })
-	s.refuses("CREATE", func() error { _, err := c.TryLock(s.Ctx); return err })
-	s.refuses("CREATE", func() error { _, err := c.Block(s.Ctx); return err })
+	s.refuses("CREATE", c.Lock, c.TryLock, c.Block)
 	s.EmptyNow()
 	s.unlock(root.lock())
 }
@@ -80,8 +79,7 @@ func mayNotWrite(s *scene) {
 	root := s.protect(zk.PermRead | zk.PermCreate | zk.PermDelete)
 	c := s.client()
 	if s.r.Announces {
-		s.refuses("WRITE", func() error { _, err := c.Lock(s.Ctx); return err })
-		s.refuses("WRITE", func() error { _, err := c.TryLock(s.Ctx); return err })
+		s.refuses("WRITE", c.Lock, c.TryLock)
 		s.EmptyNow()
 		return
 	}
@@ -95,13 +93,10 @@ func mayNotWrite(s *scene) {
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
 	a := c.wait(2)
-	c.catchUp()
-	a.Waits()
+	c.waits(a)
 	s.unlock(h)
 	got := a.Granted()
-	if got.Token() <= h.Token() {
-		s.Errorf("token %d after %d", got.Token(), h.Token())
-	}
+	s.grows(h, got)
 	s.unlock(got)
 }
 
@@ -110,9 +105,7 @@ func mayNotRead(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
 	c := s.client()
 	h := root.block()
-	s.refuses("READ", func() error { _, err := c.Lock(s.Ctx); return err })
-	s.refuses("READ", func() error { _, err := c.TryLock(s.Ctx); return err })
-	s.refuses("READ", func() error { _, err := c.Queue(s.Ctx); return err })
+	s.refuses("READ", c.Lock, c.TryLock, only(c.look))
 	if n := len(test.Children(s, root.conn, s.Dir)); n != s.r.Nodes {
 		s.Errorf("%d nodes in line, want the holder's %d", n, s.r.Nodes)
 	}
@@ -128,7 +121,7 @@ func mayNotDelete(s *scene) {
 	s.protect(zk.PermRead | zk.PermCreate | zk.PermWrite)
 	c := s.client()
 	h := c.lock()
-	s.refuses("DELETE", func() error { return h.Release(s.Ctx) })
+	s.refuses("DELETE", only(h.Release))
 	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	if h.Held() {
 		s.Error("held after the release")
@@ -226,15 +219,7 @@ func listOfAllNodes(s *scene) {
 	s.Is(err, zk.ErrNoAuth)
 	s.Is(stranger.conn.Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
 
-	a := s.as("ann", zklocks.WithACL(acl)).begin(func(ctx context.Context) (*zklocks.Hold, error) {
-		return s.as("ann", zklocks.WithACL(acl)).Block(ctx)
-	})
-	test.Eventually(s, soon, "a waiter of the same name", func() bool {
-		names, _, err := ann.conn.Children(s.Dir)
-		return err == nil && len(names) == 2*s.r.Nodes
-	})
 	s.unlock(h)
-	s.unlock(a.Granted())
 	test.AssertEmpty(s, ann.conn, s.Dir)
 	_, err = ann.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
 	if err != zk.ErrNoNode {
@@ -255,8 +240,8 @@ func quotaUsedUp(s *scene) {
 			s.Errorf("error %q does not say what is wrong", err)
 		}
 		s.AtOnce("refusing", a.At.Sub(a.Began))
-		if n := c.proxy.Seen(proxy.AnyOp) - before; n > few || !closed(refusal.Fired()) {
-			s.Errorf("%d requests, refused %v", n, closed(refusal.Fired()))
+		if n := c.proxy.Seen(proxy.AnyOp) - before; n > few || !Closed(refusal.Fired()) {
+			s.Errorf("%d requests, refused %v", n, Closed(refusal.Fired()))
 		}
 		s.EmptyNow()
 	}

@@ -145,18 +145,12 @@ func (c *client) begin(call lockFunc) *attempt {
 	return Begin(c, c.Ctx, call)
 }
 
-// fired waits until a fault has met its request.
-func (s *scene) fired(f *proxy.Fault) {
-	s.Helper()
-	test.Within(s, soon, "the fault meets its request", func() { <-f.Fired() })
-}
-
 // meets begins a call, and returns when a fault has met its first request of a kind.
 func (c *client) meets(op proxy.Op, action proxy.Action, call lockFunc) (*proxy.Fault, *attempt) {
 	c.Helper()
 	f := c.proxy.Next(op, action)
 	a := c.begin(call)
-	c.fired(f)
+	c.Fired(f)
 	return f, a
 }
 
@@ -164,6 +158,22 @@ func (c *client) meets(op proxy.Op, action proxy.Action, call lockFunc) (*proxy.
 func (c *client) offline() {
 	c.Helper()
 	test.Eventually(c, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+}
+
+// waits asserts that a call of this client still waits when all that the server has sent has
+// arrived.
+func (c *client) waits(a *attempt) {
+	c.Helper()
+	c.catchUp()
+	a.Waits()
+}
+
+// grows asserts that a hold has a greater token than one before.
+func (s *scene) grows(before, after *zklocks.Hold) {
+	s.Helper()
+	if after.Token() <= before.Token() {
+		s.Errorf("token %d after %d", after.Token(), before.Token())
+	}
 }
 
 // ask begins a call that grants nothing.
@@ -185,7 +195,8 @@ func (c *client) waitToBlock(n int) *attempt {
 	return a
 }
 
-func closed(c <-chan struct{}) bool {
+// Closed reports whether a channel is closed.
+func Closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

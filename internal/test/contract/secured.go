@@ -151,9 +151,7 @@ func credentialsLast(s *scene) {
 	s.Venue.ExpireAt(s, next.conn, s.Server) // queues again, in a new session
 	s.Venue.ExpireAt(s, c.conn, s.Server)
 	got := a.Granted()
-	if got.Token() <= h.Token() {
-		s.Errorf("token %d after %d", got.Token(), h.Token())
-	}
+	s.grows(h, got)
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	b := c.begin(c.Lock)
 	c.whole(2)

@@ -202,6 +202,12 @@ func (s *Stage) CatchUp(conn interface {
 	s.Settle()
 }
 
+// Fired waits until a fault has met its request.
+func (s *Stage) Fired(f *proxy.Fault) {
+	s.Helper()
+	test.Within(s, soon, "the fault meets its request", func() { <-f.Fired() })
+}
+
 // Lost waits until a hold reports its loss.
 func (s *Stage) Lost(lost <-chan struct{}) {
 	s.Helper()

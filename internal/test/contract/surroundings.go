@@ -56,8 +56,8 @@ func (c *client) forge(action proxy.Action) (a *attempt, path string) {
 	}, 1, action)
 	back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest)
 	a = c.begin(c.Lock)
-	c.fired(f)
-	c.fired(back)
+	c.Fired(f)
+	c.Fired(back)
 	_, err := c.Witness.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	c.Must(err)
 	_, err = c.Witness.Create(path+"/child", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
@@ -83,8 +83,7 @@ func forgedForGood(s *scene) {
 		test.Eventually(s, soon, "it stands in line under another name", func() bool {
 			return slices.ContainsFunc(test.Children(s, s.Witness, s.Dir), again)
 		})
-		c.catchUp()
-		a.Waits()
+		c.waits(a)
 		s.InLine(2*s.r.Nodes + 1)
 		s.nodes(c.conn.SessionID())
 		_, err := s.Witness.Multi(&zk.DeleteRequest{Path: path + "/child", Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
@@ -120,8 +119,7 @@ func behindTheOwnerless(s *scene) {
 	c.waitsQuietly()
 	a := c.begin(c.Lock)
 	s.InLine(len(dead) + s.r.Nodes)
-	c.catchUp()
-	a.Waits()
+	c.waits(a)
 	for _, path := range dead {
 		s.Must(s.Witness.Delete(path, -1))
 	}
@@ -144,8 +142,7 @@ func writtenInto(s *scene) {
 			s.Must(err)
 		}
 	}
-	c.catchUp()
-	a.Waits()
+	c.waits(a)
 	// A check is a listing, and a watch for each node that was written into.
 	look := 2 + len(names)
 	if n, most := c.proxy.Seen(proxy.AnyOp)-before, int64(writes*len(names)*look+few); n > most {

@@ -233,7 +233,7 @@ func multiOnce(s *scene) {
 		f := c.proxy.Next(proxy.SetOp, action)
 		a := c.ask(multi(h, n.set()))
 		err := a.Failed()
-		s.fired(f)
+		s.Fired(f)
 		s.Is(err, zk.ErrConnectionClosed)
 		c.catchUp()
 		n.written(int32(times))
@@ -268,7 +268,7 @@ func multiThrottled(s *scene) {
 	for i := range 3 {
 		f := c.proxy.Next(proxy.SetOp, proxy.Answer(-127))
 		s.Must(multi(h, n.set())(s.Ctx))
-		s.fired(f)
+		s.Fired(f)
 		n.written(int32(i + 1))
 	}
 	s.unlock(h)

@@ -31,8 +31,7 @@ func inOrder(s *scene) {
 	}
 	for i, next := range line {
 		for j := i; j < len(line); j++ {
-			clients[j].catchUp()
-			line[j].Waits()
+			clients[j].waits(line[j])
 		}
 		s.unlock(h)
 		h = next.Granted()
@@ -113,13 +112,11 @@ func diesInTheMiddle(s *scene) {
 	victim.conn.Close()
 	v.Failed()
 	s.inLine(3)
-	last.catchUp()
-	a.Waits()
+	last.waits(a)
 
 	s.Expire(closer.conn)
 	closer.catchUp() // the client is back, in a new session, at the tail
-	last.catchUp()
-	a.Waits()
+	last.waits(a)
 	if !h.Held() {
 		s.Error("the holder lost its lock to a waiter's death")
 	}
