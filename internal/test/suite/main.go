@@ -7,48 +7,40 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 )
 
-const exitInterrupted = 130
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	if len(os.Args) < 2 {
 		list(os.Stdout)
 		return
 	}
-	switch err := do(ctx, os.Args[1], os.Args[2:]); {
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "suite: interrupted")
-		os.Exit(exitInterrupted)
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
+	if err := do(os.Args[1], os.Args[2:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "suite: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func do(ctx context.Context, name string, args []string) error {
+func do(name string, args []string) error {
 	if name == "quick" {
-		return quick(ctx, append([]string{"./..."}, args...), os.Stdout)
+		return quick(append([]string{"./..."}, args...), os.Stdout)
 	}
 	i := slices.IndexFunc(runs, func(r run) bool { return r.name == name })
 	if i < 0 {
 		list(os.Stderr)
 		return fmt.Errorf("there is no %q", name)
 	}
-	return runs[i].start(ctx, args)
+	more, err := runs[i].parse(args)
+	if err != nil {
+		return err
+	}
+	return runs[i].start(more)
 }
 
 func list(w io.Writer) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,7 @@ import (
 
 // quick runs go test, and prints what was left out: the tests that need a real server, and the
 // modules below, which are not part of ./...
-func quick(ctx context.Context, args []string, w io.Writer) error {
+func quick(args []string, w io.Writer) error {
 	begun := time.Now()
 	dir, err := os.MkdirTemp("", "zklocks-quick-")
 	if err != nil {
@@ -27,7 +26,7 @@ func quick(ctx context.Context, args []string, w io.Writer) error {
 	if err := os.Setenv(realzk.LeftOutEnv, list); err != nil {
 		return err
 	}
-	failed := command(ctx, w, "go", append(append([]string{"test"}, args...), "-count=1")...)
+	failed := command(w, "go", append(append([]string{"test"}, args...), "-count=1")...)
 	left, err := os.ReadFile(list) // a line for each test
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ type run struct {
 	test       []string // arguments of go test
 	simulated  bool     // needs no ZooKeeper; goroutines of the library yield at random
 	options    []option
-	before     func(ctx context.Context) error // may be nil
 }
 
 type option struct {
@@ -55,12 +53,6 @@ var runs = []run{
 			{"goroutines", "SOAK_GOROUTINES", "", "hammer: in each process (64)"},
 			{"race", "", "false", "with the race detector"},
 		},
-		before: func(ctx context.Context) error {
-			if os.Getenv("SOAK_KIND") != "failover" {
-				return nil
-			}
-			return command(ctx, os.Stderr, "scripts/peers.sh", "etcd")
-		},
 	},
 	{
 		name: "differ", what: "play random sequences of requests on the server in memory and on a real one, and compare",
@@ -82,25 +74,14 @@ var runs = []run{
 			{"report", "BENCH_REPORT", "", "a `directory` from the root, docs/maintainers: write the tables of the page, its chart and all figures"},
 		},
 	},
-	local,
-}
-
-// local runs go test -bench for the benchmarks that send no request.
-var local = run{
-	name: "local", what: "measure the costs within a process: re-entry, joined reads, the rule, allocations",
-	test: []string{
-		"-timeout", "60m", "-run", "^$", "-bench", ".", "-benchmem", "-count", "6",
-		"./reentrant", "./rwlock", "./semaphore", "./internal/queue", "./internal/znode", "./internal/goid", "./internal/wire",
+	{
+		name: "local", what: "measure the costs within a process: re-entry, joined reads, the rule, allocations",
+		test: []string{
+			"-timeout", "60m", "-run", "^$", "-bench", ".", "-benchmem", "-count", "6",
+			"./reentrant", "./rwlock", "./semaphore", "./internal/queue", "./internal/znode", "./internal/goid", "./internal/wire",
+		},
+		options: []option{{"count", "", "", "how often; benchstat wants several, default 6"}},
 	},
-	options: []option{{"count", "", "", "how often; benchstat wants several, default 6"}},
-}
-
-func (r run) start(ctx context.Context, args []string) error {
-	more, err := r.parse(args)
-	if err != nil {
-		return err
-	}
-	return r.run(ctx, os.Stdout, more)
 }
 
 // parse sets variables by the flags of a run, and returns arguments of go test.
@@ -140,8 +121,8 @@ func (r run) parse(args []string) (more []string, err error) {
 	return append(more, flags.Args()...), nil
 }
 
-// run installs what is missing, and runs the test.
-func (r run) run(ctx context.Context, out io.Writer, more []string) error {
+// start installs what is missing, and runs the test.
+func (r run) start(more []string) error {
 	args := []string{"test", "-count=1"}
 	if r.simulated {
 		root, err := os.Getwd()
@@ -155,21 +136,20 @@ func (r run) run(ctx context.Context, out io.Writer, more []string) error {
 		args = append(args, "-overlay", overlay)
 	} else {
 		os.Setenv("ZKLOCKS_REAL", "1") // a test that needs a real server fails where none is installed
-		if err := command(ctx, os.Stderr, "scripts/zookeeper.sh"); err != nil {
+		if err := command(os.Stderr, "scripts/zookeeper.sh"); err != nil {
 			return err
 		}
 	}
-	if r.before != nil {
-		if err := r.before(ctx); err != nil {
+	if os.Getenv("SOAK_KIND") == "failover" {
+		if err := command(os.Stderr, "scripts/peers.sh", "etcd"); err != nil {
 			return err
 		}
 	}
-	return command(ctx, out, "go", slices.Concat(args, r.test, more)...)
+	return command(os.Stdout, "go", slices.Concat(args, r.test, more)...)
 }
 
-func command(ctx context.Context, out io.Writer, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
+func command(out io.Writer, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
-	inGroup(cmd)
 	return cmd.Run()
 }
