@@ -16,7 +16,14 @@ func BenchmarkExists(b *testing.B) {
 		connect func(b *testing.B) *zk.Conn
 	}{
 		{"wire", func(b *testing.B) *zk.Conn { return realzk.Connect(b, 10*time.Second).Conn }},
-		{"bare", func(b *testing.B) *zk.Conn { return realzk.ConnectForeign(b, 10*time.Second) }},
+		{"bare", func(b *testing.B) *zk.Conn {
+			conn, _, err := zk.Connect(realzk.Servers(b), 10*time.Second, zk.WithLogInfo(false))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(conn.Close)
+			return conn
+		}},
 	} {
 		conn := tc.connect(b)
 		call := func(b *testing.B) {

@@ -39,7 +39,7 @@ func newBehind(t *testing.T, v venue.Venue, timeout time.Duration) *behind {
 	b := &behind{
 		Proxy:   p,
 		conn:    v.Connect(t, timeout, p.Addr()).Conn, // zk.Connect waits a second before each reconnect
-		witness: v.ConnectForeign(t, 10*time.Second),
+		witness: v.Connect(t, 10*time.Second).Conn,
 		dir:     test.Path(t), // on a server that other tests share
 	}
 	_, err := b.witness.Create(b.dir, nil, 0, acl)
@@ -423,9 +423,9 @@ func TestSetTargetMovesTheNextConnection(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		other := v.Standalone(t, venue.Options{})
 		p := v.Proxy(t, v.Servers(t)[0])
-		here := v.ConnectForeign(t, 10*time.Second, p.Addr())
+		here := v.Connect(t, 10*time.Second, p.Addr())
 		p.SetTarget(other.Addr())
-		there := v.ConnectForeign(t, 10*time.Second, p.Addr())
+		there := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
 		_, err := here.Create(path, nil, 0, acl)
 		must(t, err)

@@ -2,7 +2,6 @@ package realzk
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -38,39 +37,3 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn
 	})
 	return conn
 }
-
-// ConnectForeign returns a connection made by zk.Connect; without servers, to the shared server. It
-// is closed at cleanup, which waits until its goroutines have ended.
-func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
-	tb.Helper()
-	if len(servers) == 0 {
-		servers = Servers(tb)
-	}
-	conn, events, err := zk.Connect(servers, timeout,
-		zk.WithDialer(test.Ordered(net.DialTimeout)), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for range events { // closed when the client's loop ends
-		}
-	}()
-	tb.Cleanup(func() {
-		conn.Close()
-		select {
-		case <-ended:
-		case <-time.After(connectTimeout):
-			tb.Errorf("connection to %v does not end after Close", servers)
-		}
-	})
-	if !test.Poll(connectTimeout, func() bool { return conn.State() == zk.StateHasSession }) {
-		tb.Fatalf("no session with %v after %v: %v", servers, connectTimeout, conn.State())
-	}
-	return conn
-}
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

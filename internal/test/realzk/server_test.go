@@ -60,7 +60,7 @@ func TestPausedServerCanBeStopped(t *testing.T) {
 func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
 	t.Parallel()
 	s := Standalone(t, Options{})
-	conn := ConnectForeign(t, 30*time.Second, s.Addr()) // pings every 10s: none during the test
+	conn := Connect(t, 30*time.Second, s.Addr()) // pings every 10s: none during the test
 	before, err := s.Requests()
 	must(t, err)
 	for range 7 {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test"
@@ -105,58 +103,6 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
-
-func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
-	tb.Helper()
-	if len(servers) == 0 {
-		servers = m.Servers(tb)
-	}
-	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false),
-		zk.WithHostProvider(&addresses{}), zk.WithDialer(test.Ordered(m.dial)))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	go func() {
-		for range events { // closed when the client's loop ends
-		}
-	}()
-	tb.Cleanup(conn.Close)
-	if !test.Poll(time.Minute, func() bool { return conn.State() == zk.StateHasSession }) {
-		tb.Fatalf("no session with %v: %v", servers, conn.State())
-	}
-	return conn
-}
-
-func (m *memory) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return m.here.DialContext(ctx, network, addr)
-}
-
-// addresses is a HostProvider like the client's own, without the system's resolver, which would
-// block the bubble.
-type addresses struct {
-	servers []string
-	next    int
-	last    int
-}
-
-func (a *addresses) Init(servers []string) error { a.servers, a.last = servers, -1; return nil }
-func (a *addresses) Len() int                    { return len(a.servers) }
-func (a *addresses) Connected()                  { a.last = a.next }
-
-func (a *addresses) Next() (server string, retryStart bool) {
-	a.next = (a.next + 1) % len(a.servers)
-	retryStart = a.next == a.last
-	if a.last == -1 {
-		a.last = 0
-	}
-	return a.servers[a.next], retryStart
-}
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
 
 func (m *memory) Proxy(tb testing.TB, target string) *proxy.Proxy {
 	tb.Helper()

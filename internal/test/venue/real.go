@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/wire"
@@ -32,11 +30,6 @@ func (real) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 func (real) Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn {
 	tb.Helper()
 	return realzk.Connect(tb, timeout, servers...)
-}
-
-func (real) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
-	tb.Helper()
-	return realzk.ConnectForeign(tb, timeout, servers...)
 }
 
 func (real) Proxy(tb testing.TB, target string) *proxy.Proxy {

@@ -17,7 +17,7 @@
 //
 // Wrap its body in InMemory, or in Both if it should also run on real servers, and replace
 //
-//	realzk.Servers(t), Connect, ConnectForeign, Expire, Standalone, Cluster, Watched
+//	realzk.Servers(t), Connect, Expire, Standalone, Cluster, Watched
 //	proxy.For(t, addr)
 //
 // by the methods of the Venue. time.Sleep, timers, contexts and test.Eventually remain: they use
@@ -44,8 +44,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
@@ -82,8 +80,6 @@ type Venue interface {
 	// Connect returns a connection made by wire.Connect; without servers, to Servers. It is closed
 	// at cleanup.
 	Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn
-	// ConnectForeign returns a connection made by zk.Connect.
-	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// Dialer returns the options with which wire.Connect reaches the venue's servers.
 	Dialer() []wire.Option
 	// Dial opens a network connection to a server, for a test's own wire.WithDialer.
