@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/base64"
-	"net"
+	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/zklocks/zklocks/internal/jute"
@@ -65,55 +64,21 @@ func matches(who ident, id string) bool {
 	case "digest":
 		return who.id == id
 	case "ip":
-		addr, mask, _ := strings.Cut(id, "/")
-		want, have := address(addr), address(who.id)
-		if want == nil || have == nil || len(want) != len(have) {
-			return false
-		}
-		bits := 8 * len(want)
-		if mask != "" {
-			n, err := strconv.Atoi(mask)
-			if err != nil || n < 0 || n > bits {
-				return false
-			}
-			bits = n
-		}
-		m := net.CIDRMask(bits, 8*len(want))
-		return bytes.Equal(maskedWith(want, m), maskedWith(have, m))
+		addr, err := netip.ParseAddr(who.id)
+		prefix, ok := prefixOf(id)
+		return err == nil && ok && prefix.Contains(addr)
 	}
 	return false
 }
 
-func maskedWith(ip []byte, mask net.IPMask) []byte {
-	v := make([]byte, len(ip))
-	for i := range ip {
-		v[i] = ip[i] & mask[i]
+// prefixOf returns the addresses that an ACL of the scheme ip names.
+func prefixOf(id string) (netip.Prefix, bool) {
+	if strings.Contains(id, "/") {
+		prefix, err := netip.ParsePrefix(id)
+		return prefix, err == nil
 	}
-	return v
-}
-
-// address returns 4 or 16 bytes, or nil if s is not an IP address. Like ZooKeeper it accepts any
-// four numbers, also with leading zeros.
-func address(s string) []byte {
-	if strings.Contains(s, ":") {
-		if strings.Contains(s, ".") {
-			return nil
-		}
-		return net.ParseIP(s)
-	}
-	parts := strings.Split(s, ".")
-	if len(parts) != 4 {
-		return nil
-	}
-	ip := make([]byte, 4)
-	for i, part := range parts {
-		n, err := strconv.Atoi(part)
-		if err != nil || n < 0 || n > 255 {
-			return nil
-		}
-		ip[i] = byte(n)
-	}
-	return ip
+	addr, err := netip.ParseAddr(id)
+	return netip.PrefixFrom(addr, addr.BitLen()), err == nil
 }
 
 // resolveACL checks the ACL of a request and replaces the scheme "auth" by the client's own
@@ -161,16 +126,8 @@ func validDigest(id string) bool {
 }
 
 func validIP(id string, ipv6 bool) bool {
-	addr, mask, found := strings.Cut(id, "/")
-	ip := address(addr)
-	if ip == nil || len(ip) == net.IPv6len && !ipv6 {
-		return false
-	}
-	if !found {
-		return true
-	}
-	n, err := strconv.Atoi(mask)
-	return err == nil && n >= 0 && n <= 8*len(ip)
+	prefix, ok := prefixOf(id)
+	return ok && (ipv6 || prefix.Addr().Is4())
 }
 
 // digestIdent returns the identity that "user:password" proves.

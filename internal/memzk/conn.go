@@ -403,7 +403,7 @@ func (c *conn) event(kind int32, path string, zxid int64) {
 	c.out, start = startReply(c.out, jute.XidEvent, zxid, jute.CodeOK)
 	c.out = jute.AppendInt32(c.out, kind)
 	c.out = jute.AppendInt32(c.out, stateConnected)
-	c.out = appendString(c.out, path)
+	c.out = jute.AppendText(c.out, path)
 	c.out = endReply(c.out, start)
 	c.wrote()
 }

@@ -2,8 +2,6 @@ package memzk
 
 import (
 	"encoding/binary"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/zklocks/zklocks/internal/jute"
 )
@@ -29,52 +27,12 @@ func decodeACL(d *jute.Decoder) []acl {
 	return v
 }
 
-// appendString encodes as Java does: a character above U+FFFF is two surrogates (3 bytes each).
-func appendString(b []byte, v string) []byte {
-	start := len(b)
-	b = jute.AppendInt32(b, int32(len(v)))
-	if !hasWide(v) {
-		return append(b, v...)
-	}
-	for _, r := range v {
-		if r <= 0xffff {
-			b = utf8.AppendRune(b, r)
-			continue
-		}
-		high, low := utf16.EncodeRune(r)
-		for _, half := range []rune{high, low} {
-			b = append(b, 0xe0|byte(half>>12), 0x80|byte(half>>6)&0x3f, 0x80|byte(half)&0x3f)
-		}
-	}
-	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
-	return b
-}
-
-// appendText encodes a string; nil is null.
-func appendText(b, v []byte) []byte {
-	if v == nil {
-		return jute.AppendInt32(b, -1)
-	}
-	return appendString(b, string(v))
-}
-
-// hasWide reports whether a string has a character above U+FFFF. It compares bytes, for speed,
-// because it checks all strings and hardly any has such a character.
-func hasWide(v string) bool {
-	for i := range len(v) {
-		if v[i] >= 0xf0 {
-			return true
-		}
-	}
-	return false
-}
-
 func appendACL(b []byte, v []acl) []byte {
 	b = jute.AppendInt32(b, int32(len(v)))
 	for _, a := range v {
 		b = jute.AppendInt32(b, a.perms)
-		b = appendString(b, a.scheme)
-		b = appendString(b, a.id)
+		b = jute.AppendText(b, a.scheme)
+		b = jute.AppendText(b, a.id)
 	}
 	return b
 }

@@ -99,7 +99,7 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 			t.Error("the follower shows the node at once")
 		}
 		start := time.Now()
-		if p := behind.call(jute.OpSync, appendString(nil, "/")); p.code != jute.CodeOK || p.string() != "/" {
+		if p := behind.call(jute.OpSync, jute.AppendText(nil, "/")); p.code != jute.CodeOK || p.string() != "/" {
 			t.Errorf("sync: %+v", p)
 		}
 		if d := time.Since(start); d != 3*time.Second {
@@ -111,7 +111,7 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 
 		// A sync that waits returns its own path, whatever packet follows the sync.
 		writer.mustCreate("/x", 0)
-		behind.request(1, jute.OpSync, appendString(nil, "/first"))
+		behind.request(1, jute.OpSync, jute.AppendText(nil, "/first"))
 		synctest.Wait() // the sync was read: the next request is another packet in the same buffer
 		behind.request(2, jute.OpExists, pathBody("/other", false))
 		if p := behind.next(); p.xid != 1 || p.string() != "/first" {
@@ -230,12 +230,12 @@ func TestASyncWithoutMajority(t *testing.T) {
 		for _, m := range m[1:4] {
 			m.Isolate()
 		}
-		if p := at.call(jute.OpSync, appendString(nil, "/")); p.code != jute.CodeOK {
+		if p := at.call(jute.OpSync, jute.AppendText(nil, "/")); p.code != jute.CodeOK {
 			t.Errorf("sync: %+v", p)
 		}
 		writer.request(1, jute.OpCreate, createBody("/a", 0))
 		synctest.Wait()
-		at.request(2, jute.OpSync, appendString(nil, "/"))
+		at.request(2, jute.OpSync, jute.AppendText(nil, "/"))
 		at.request(3, jute.OpExists, pathBody("/a", false))
 		if !at.silent(time.Second) {
 			t.Error("the sync did not wait")

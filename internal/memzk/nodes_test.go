@@ -93,7 +93,7 @@ func TestACLsOfIPv6Addresses(t *testing.T) {
 	for version, want := range map[string]int32{"3.9.3": jute.CodeInvalidACL, "3.9.4": jute.CodeOK} {
 		bubble(t, Config{Version: version}, func(t *testing.T, e *Ensemble) {
 			r := rawSession(t, e.Members()[0], 10*time.Second)
-			body := jute.AppendBytes(appendString(nil, "/a"), []byte{})
+			body := jute.AppendBytes(jute.AppendText(nil, "/a"), []byte{})
 			body = jute.AppendInt32(appendACL(body, []acl{{31, ident{"ip", "::/0"}}}), 0)
 			if p := r.call(jute.OpCreate, body); p.code != want {
 				t.Errorf("%s: %d, want %d", version, p.code, want)

@@ -196,17 +196,19 @@ func (r *raw) peek(d time.Duration) error {
 // Bodies of requests.
 
 func createBody(path string, flags int32) []byte {
-	return jute.AppendInt32(appendACL(jute.AppendBytes(appendString(nil, path), nil), openACL), flags)
+	return jute.AppendInt32(appendACL(jute.AppendBytes(jute.AppendText(nil, path), nil), openACL), flags)
 }
 
-func pathBody(path string, watch bool) []byte { return jute.AppendBool(appendString(nil, path), watch) }
+func pathBody(path string, watch bool) []byte {
+	return jute.AppendBool(jute.AppendText(nil, path), watch)
+}
 
 func deleteBody(path string, version int32) []byte {
-	return jute.AppendInt32(appendString(nil, path), version)
+	return jute.AppendInt32(jute.AppendText(nil, path), version)
 }
 
 func setBody(path, data string, version int32) []byte {
-	return jute.AppendInt32(jute.AppendBytes(appendString(nil, path), []byte(data)), version)
+	return jute.AppendInt32(jute.AppendBytes(jute.AppendText(nil, path), []byte(data)), version)
 }
 
 func (p packet) string() string {

@@ -337,9 +337,9 @@ func (c *conn) answerWrite(r *request) {
 	c.out, start = startReply(c.out, r.xid, zxid, res.code)
 	switch r.op {
 	case jute.OpCreate:
-		c.out = appendString(c.out, res.path)
+		c.out = jute.AppendText(c.out, res.path)
 	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		c.out = appendString(c.out, res.path)
+		c.out = jute.AppendText(c.out, res.path)
 		c.out = appendStat(c.out, res.stat)
 	case jute.OpSetData, jute.OpSetACL:
 		c.out = appendStat(c.out, res.stat)
@@ -350,7 +350,7 @@ func (c *conn) answerWrite(r *request) {
 		c.out = appendMultiHeader(c.out, -1, true, -1)
 	case jute.OpSync:
 		d := jute.Decoder{Rest: r.body}
-		c.out = appendText(c.out, d.Bytes())
+		c.out = jute.AppendBytes(c.out, d.Bytes())
 	}
 	c.out = endReply(c.out, start)
 	c.wrote()
@@ -384,9 +384,9 @@ func appendSubResult(b []byte, r *result) []byte {
 	case jute.OpError:
 		b = jute.AppendInt32(b, r.code)
 	case jute.OpCreate:
-		b = appendString(b, r.path)
+		b = jute.AppendText(b, r.path)
 	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		b = appendString(b, r.path)
+		b = jute.AppendText(b, r.path)
 		b = appendStat(b, r.stat)
 	case jute.OpSetData:
 		b = appendStat(b, r.stat)
@@ -504,7 +504,7 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 		}
 		return appendStat(appendACL(b, list), n.stat()), jute.CodeOK
 	case jute.OpSync:
-		return appendText(b, d.Bytes()), jute.CodeOK
+		return jute.AppendBytes(b, d.Bytes()), jute.CodeOK
 	case jute.OpSetWatches, jute.OpSetWatches2:
 		return b, m.setWatches(c, op, d)
 	case jute.OpAddWatch:
@@ -543,7 +543,7 @@ func (m *Member) readable(path string, c *conn, d *jute.Decoder) (*node, int32) 
 func appendChildren(b []byte, n *node) []byte {
 	b = jute.AppendInt32(b, int32(len(n.children)))
 	for _, child := range n.listing() {
-		b = appendString(b, child.name())
+		b = jute.AppendText(b, child.name())
 	}
 	return b
 }
@@ -573,7 +573,7 @@ func (m *Member) appendEphemerals(b []byte, session int64, prefix string) []byte
 	}
 	b = jute.AppendInt32(b, int32(len(paths)))
 	for _, path := range paths {
-		b = appendString(b, path)
+		b = jute.AppendText(b, path)
 	}
 	return b
 }
@@ -585,7 +585,7 @@ func appendIdentities(b []byte, auth []ident) []byte {
 		if a.scheme == "digest" {
 			user, _, _ = strings.Cut(user, ":")
 		}
-		b = appendString(appendString(b, a.scheme), user)
+		b = jute.AppendText(jute.AppendText(b, a.scheme), user)
 	}
 	return b
 }

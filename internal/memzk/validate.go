@@ -250,52 +250,18 @@ func (d *draft) check(who requester, path string, version int32) (txn, int32) {
 
 // validPath is ZooKeeper's check of paths in writes. Reads use paths without a check.
 func validPath(path string) bool {
-	if path == "" || path[0] != '/' {
-		return false
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok || rest == "" {
+		return ok
 	}
-	if path == "/" {
-		return true
-	}
-	if path[len(path)-1] == '/' {
-		return false
-	}
-	start := 1 // of the current name
-	for i := 1; i <= len(path); i++ {
-		if i < len(path) && path[i] != '/' {
-			// Java's chars are UTF-16: characters that need two of them are refused, and so is
-			// U+FFFD, which replaces invalid UTF-8.
-			if c := path[i]; c < 0x20 || c == 0x7f {
-				return false
-			} else if c >= 0x80 {
-				return validName(path[1:]) && validSegments(path)
-			}
-			continue
-		}
-		switch path[start:i] {
-		case "", ".", "..":
-			return false
-		}
-		start = i + 1
-	}
-	return true
-}
-
-// validName checks characters beyond ASCII.
-func validName(s string) bool {
-	for _, r := range s {
-		switch {
-		case r < 0x20, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
-			return false
-		}
-	}
-	return true
-}
-
-func validSegments(path string) bool {
-	for name := range strings.SplitSeq(path[1:], "/") {
+	for name := range strings.SplitSeq(rest, "/") {
 		if name == "" || name == "." || name == ".." {
 			return false
 		}
 	}
-	return true
+	// Java's chars are UTF-16: characters that need two of them are refused, and so is U+FFFD, which
+	// replaces invalid UTF-8.
+	return !strings.ContainsFunc(rest, func(r rune) bool {
+		return r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
+	})
 }

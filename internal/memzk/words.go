@@ -40,25 +40,11 @@ func (m *Member) Packets() int64 {
 	return m.packetsIn
 }
 
-// Sent returns how many packets the member has sent to clients, including events.
-func (m *Member) Sent() int64 {
-	m.e.lock()
-	defer m.e.unlock()
-	return m.packetsOut
-}
-
 // Watches returns how many watches are set at the member.
 func (m *Member) Watches() int {
 	m.e.lock()
 	defer m.e.unlock()
 	return m.watches.data.size() + m.watches.child.size()
-}
-
-// Connections returns how many clients are connected to the member.
-func (m *Member) Connections() int {
-	m.e.lock()
-	defer m.e.unlock()
-	return len(m.conns)
 }
 
 // Zxid returns the zxid of the last transaction that the member has applied.
