@@ -69,43 +69,33 @@ func fails(t *testing.T, test func(t testing.TB), texts ...string) {
 
 // A connection that is left open is reported, and the bubble still ends without a panic.
 func TestConnectionsLeftOpen(t *testing.T) {
+	ours := func(t testing.TB) *zktest.Server {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
+		if err != nil {
+			t.Error(err)
+		}
+		return s
+	}
 	for _, c := range []struct {
 		name string
 		test func(t testing.TB)
 	}{
-		{"zklocks", func(t testing.TB) {
-			s := zktest.NewServer(t)
-			_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
-			if err != nil {
-				t.Error(err)
-			}
-		}},
+		{"zklocks", func(t testing.TB) { ours(t) }},
 		{"zklocks behind a partition", func(t testing.TB) {
-			s := zktest.NewServer(t, zktest.WithMembers(3))
-			_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
-			if err != nil {
-				t.Error(err)
-			}
-			s.Host("left").Partition()
+			ours(t).Host("left").Partition()
 			time.Sleep(time.Minute) // virtual: its session ends
 		}},
 		{"zk", func(t testing.TB) {
 			s := zktest.NewServer(t)
-			conn, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(s.Host("left").DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-			if err != nil {
-				t.Error(err)
-			}
-			if _, _, err := conn.Exists("/"); err != nil {
+			if _, err := answers(plain(t, s, s.Host("left"), 10*time.Second)); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"zk that cannot connect", func(t testing.TB) {
 			s := zktest.NewServer(t)
 			s.Host("left").Refuse()
-			_, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(s.Host("left").DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-			if err != nil {
-				t.Error(err)
-			}
+			plain(t, s, s.Host("left"), 10*time.Second)
 			time.Sleep(time.Minute) // virtual: it continues to dial
 		}},
 		{"a network connection", func(t testing.TB) {
@@ -116,24 +106,14 @@ func TestConnectionsLeftOpen(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { fails(t, c.test, `not closed`, `host "left"`, "misuse_test.go:") })
+			bubble(t, func(t *testing.T) { fails(t, c.test, `not closed`, `host "left"`, "_test.go:") })
 		})
 	}
 	t.Run("in real time", func(t *testing.T) {
 		t.Parallel()
-		fails(t, func(t testing.TB) {
-			s := zktest.NewServer(t)
-			_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
-			if err != nil {
-				t.Error(err)
-			}
-		}, `not closed`, `host "left"`, "misuse_test.go:")
+		fails(t, func(t testing.TB) { ours(t) }, `not closed`, `host "left"`, "misuse_test.go:")
 	})
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
 
 // A connection that is being closed when the test ends is not reported.
 func TestConnectionsThatAreBeingClosed(t *testing.T) {
@@ -141,62 +121,54 @@ func TestConnectionsThatAreBeingClosed(t *testing.T) {
 		s := zktest.NewServer(t)
 		a := s.Host("a")
 		conn := a.Connect(t, 10*time.Second)
-		plain, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(a.DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-		must(t, err)
-		_, _, err = plain.Exists("/")
+		foreign := plain(t, s, a, 10*time.Second)
+		_, err := answers(foreign)
 		must(t, err)
 		a.Freeze() // closing takes a second, because no server answers
 		go conn.Close()
-		go plain.Close()
+		go foreign.Close()
 	})
 }
 
 // Nor is a connection whose client waits for an answer that the test holds back for longer than the
 // cleanup waits.
 func TestConnectionsThatAreClosedInVain(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		test func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn)
-	}{
-		{"a member is paused", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+	for name, breaks := range map[string]func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) *zk.Conn{
+		"a member is paused": func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) *zk.Conn {
 			conn := connect()
 			_, err := answers(conn)
 			must(t, err)
 			s.Members()[0].Pause()
-			conn.Close()
-		}},
-		{"the handshake is held", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			return conn
+		},
+		"the handshake is held": func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) *zk.Conn {
 			held := a.Next(zktest.Handshake, zktest.HoldReply)
 			conn := connect()
 			<-held.Fired()
-			conn.Close()
-		}},
-		{"a reply is lost", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			return conn
+		},
+		"a reply is lost": func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) *zk.Conn {
 			lost := a.Next(zktest.Exists, zktest.LoseReply)
 			conn := connect()
 			go answers(conn)
 			<-lost.Fired()
-			conn.Close()
-		}},
-		{"all is late", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			return conn
+		},
+		"all is late": func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) *zk.Conn {
 			conn := connect()
 			_, err := answers(conn)
 			must(t, err)
 			a.Delay(time.Hour)
-			conn.Close()
-		}},
+			return conn
+		},
 	} {
 		test := func(t *testing.T) {
 			s := zktest.NewServer(t, zktest.WithTick(10*time.Minute)) // sessions of 20 minutes and more
 			a := s.Host("a")
-			c.test(t, s, a, func() *zk.Conn {
-				conn, _, err := zk.Connect(s.Addrs(), time.Hour, zk.WithDialer(a.DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-				must(t, err)
-				return conn
-			})
+			breaks(t, s, a, func() *zk.Conn { return plain(t, s, a, time.Hour) }).Close()
 		}
-		t.Run(c.name, func(t *testing.T) { bubble(t, test) })
-		t.Run(c.name+" in real time", func(t *testing.T) {
+		t.Run(name, func(t *testing.T) { bubble(t, test) })
+		t.Run(name+" in real time", func(t *testing.T) {
 			t.Parallel()
 			test(t)
 		})
@@ -208,13 +180,12 @@ func TestConnectionsThatAreClosedInVain(t *testing.T) {
 func TestAConnectionThatItsClientForgets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
-		conn, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(s.Host("a").DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-		must(t, err)
+		conn := plain(t, s, s.Host("a"), 10*time.Second)
 		defer conn.Close()
-		_, err = answers(conn)
+		_, err := answers(conn)
 		must(t, err)
 		s.Expire(conn)
-		eventually(t, 10*time.Second, func() error { _, err := answers(conn); return err })
+		reconnects(t, 10*time.Second, conn)
 	})
 }
 
@@ -297,6 +268,7 @@ func TestBadInput(t *testing.T) {
 		{zktest.WithVersion("3.9"), "WithVersion"}, {zktest.WithVersion("three"), "WithVersion"}, {zktest.WithVersion("3.4.14"), "not below 3.8.0"},
 		{zktest.WithTick(-time.Second), "WithTick"}, {zktest.WithContainerCheck(-time.Second), "WithContainerCheck"},
 		{zktest.WithTick(0), "WithTick"}, {zktest.WithContainerCheck(0), "WithContainerCheck"},
+		{zktest.WithTick(10 * time.Microsecond), "WithTick"}, // the protocol has no session timeout below a millisecond
 	} {
 		fails(t, func(t testing.TB) { zktest.NewServer(t, c.opt) }, c.says)
 	}
@@ -328,14 +300,18 @@ func TestBadInput(t *testing.T) {
 	if _, err := a.Dial(t.Context(), "tcp", "127.0.0.1:2181"); err == nil || !strings.Contains(err.Error(), "not an address of this server") {
 		t.Errorf("dial: %v", err)
 	}
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(nil) }, "cannot lead")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(other.Members()[0]) }, "cannot lead")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(0)) }, "no session")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(1)) }, "no session 0x1")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire("conn") }, "a string is no connection")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(new(zklocks.Conn)) }, "no session")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire((*zklocks.Conn)(nil)) }, "no session")
-	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire((*zk.Conn)(nil)) }, "no session")
+	for _, m := range []*zktest.Member{nil, other.Members()[0]} {
+		fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(m) }, "cannot lead")
+	}
+	for _, c := range []struct {
+		conn any
+		says string
+	}{
+		{noSession(0), "no session"}, {noSession(1), "no session 0x1"}, {"conn", "a string is no connection"},
+		{new(zklocks.Conn), "no session"}, {(*zklocks.Conn)(nil), "no session"}, {(*zk.Conn)(nil), "no session"},
+	} {
+		fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(c.conn) }, c.says)
+	}
 	fails(t, func(t testing.TB) {
 		s := zktest.NewServer(t)
 		s.Host("a").Connect(t, -time.Second)
@@ -361,14 +337,4 @@ func TestConnectInACleanup(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Below a millisecond the protocol has no session timeout.
-func TestATickOfLessThanAMillisecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fails(t, func(t testing.TB) {
-			s := zktest.NewServer(t, zktest.WithTick(10*time.Microsecond))
-			s.Host("a").Connect(t, 10*time.Second).Close()
-		}, "WithTick")
-	})
 }

@@ -63,6 +63,31 @@ func answers(conn *zk.Conn) (took time.Duration, err error) {
 	return time.Since(began), err
 }
 
+// reconnects waits until conn's requests are answered again.
+func reconnects(t *testing.T, within time.Duration, conn *zk.Conn) {
+	t.Helper()
+	eventually(t, within, func() error { _, err := answers(conn); return err })
+}
+
+func ephemeral(t *testing.T, conn *zk.Conn, path string) {
+	t.Helper()
+	_, err := conn.Create(path, nil, zk.FlagEphemeral, acl)
+	must(t, err)
+}
+
+// plain connects by zk.Connect. The caller may close the connection.
+func plain(t testing.TB, s *zktest.Server, h *zktest.Host, timeout time.Duration) *zk.Conn {
+	conn, _, err := zk.Connect(s.Addrs(), timeout, zk.WithDialer(h.DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Error(err)
+	}
+	return conn
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
 // rtt is the time that a request and its reply travel.
 const rtt = 100 * time.Microsecond
 
@@ -76,49 +101,6 @@ func TestRequestsTakeTime(t *testing.T) {
 		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 			_, err := answers(conn)
 			must(t, err)
-		}
-	})
-}
-
-func TestPartitionEndsTheSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
-		a, b := s.Host("a"), s.Host("b")
-		one, two := a.Connect(t, 10*time.Second).Client(), b.Connect(t, 10*time.Second).Client()
-		_, err := one.Create("/e", nil, zk.FlagEphemeral, acl)
-		must(t, err)
-		_, _, gone, err := two.GetW("/e")
-		must(t, err)
-		session := one.SessionID()
-		began := time.Now()
-		a.Partition()
-		<-gone
-		// A session expires up to one tick late, as in ZooKeeper; a tick is two seconds.
-		if took := time.Since(began); took < 8*time.Second || took > 12*time.Second {
-			t.Errorf("the session of 10s ended after %v", took)
-		}
-		a.Heal()
-		eventually(t, 20*time.Second, func() error { _, err := answers(one); return err })
-		if id := one.SessionID(); id == session || id == 0 {
-			t.Errorf("session %#x after %#x", id, session)
-		}
-	})
-}
-
-func TestAPartitionThatHealsInTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
-		a := s.Host("a")
-		conn := a.Connect(t, 10*time.Second).Client()
-		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
-		must(t, err)
-		session := conn.SessionID()
-		a.Partition()
-		time.Sleep(5 * time.Second)
-		a.Heal()
-		eventually(t, 2*time.Second, exists(conn, "/e"))
-		if conn.SessionID() != session {
-			t.Error("another session")
 		}
 	})
 }
@@ -141,7 +123,7 @@ func TestOneWayPartitions(t *testing.T) {
 				t.Errorf("%s: the server has done it: %v, %v", c.path, done, err)
 			}
 			c.link.Heal()
-			eventually(t, 20*time.Second, func() error { _, err := answers(conn); return err })
+			reconnects(t, 20*time.Second, conn)
 		}
 	})
 }
@@ -174,41 +156,34 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-func TestFreezeAndThaw(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := zktest.NewServer(t).Host("a")
-		conn := a.Connect(t, 10*time.Second).Client()
-		session := conn.SessionID()
-		a.Freeze()
-		time.AfterFunc(3*time.Second, a.Thaw)
-		if took, err := answers(conn); err != nil || took.Round(time.Millisecond) != 3*time.Second {
-			t.Errorf("%v after %v", err, took)
-		}
-		if conn.SessionID() != session {
-			t.Error("another session")
-		}
-	})
-}
-
-func TestCut(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := zktest.NewServer(t).Host("a")
-		conn := a.Connect(t, 10*time.Second).Client()
-		session := conn.SessionID()
-		a.Freeze()
-		failed := make(chan error, 1)
-		go func() { _, err := answers(conn); failed <- err }()
-		synctest.Wait()
-		a.Cut()
-		if err := <-failed; !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("the request: %v", err)
-		}
-		a.Thaw()
-		eventually(t, time.Second, func() error { _, err := answers(conn); return err })
-		if conn.SessionID() != session {
-			t.Error("another session")
-		}
-	})
+// What ends in time leaves the session alive.
+func TestFaultsThatEndInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin, end func(*zktest.Host)
+		fails      error // of a request meanwhile
+	}{
+		"partition": {(*zktest.Host).Partition, (*zktest.Host).Heal, zk.ErrConnectionClosed},
+		"freeze":    {(*zktest.Host).Freeze, (*zktest.Host).Thaw, nil},
+		"cut":       {(*zktest.Host).Freeze, func(a *zktest.Host) { a.Cut(); a.Thaw() }, zk.ErrConnectionClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				a := zktest.NewServer(t).Host("a")
+				conn := a.Connect(t, 10*time.Second).Client()
+				ephemeral(t, conn, "/e")
+				session := conn.SessionID()
+				c.begin(a)
+				time.AfterFunc(3*time.Second, func() { c.end(a) })
+				if took, err := answers(conn); !errors.Is(err, c.fails) || took.Round(time.Millisecond) != 3*time.Second {
+					t.Errorf("%v after %v", err, took)
+				}
+				eventually(t, 2*time.Second, exists(conn, "/e"))
+				if conn.SessionID() != session {
+					t.Error("another session")
+				}
+			})
+		})
+	}
 }
 
 func TestRefuseAndAccept(t *testing.T) {
@@ -228,7 +203,7 @@ func TestRefuseAndAccept(t *testing.T) {
 			t.Error("the connection was not cut")
 		}
 		a.Accept()
-		eventually(t, 2*time.Second, func() error { _, err := answers(conn); return err })
+		reconnects(t, 2*time.Second, conn)
 	})
 }
 
@@ -237,8 +212,7 @@ func TestExpire(t *testing.T) {
 		s := zktest.NewServer(t)
 		c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
 		conn := c.Client()
-		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
-		must(t, err)
+		ephemeral(t, conn, "/e")
 		session := conn.SessionID()
 		began := time.Now()
 		s.Expire(c)
@@ -248,7 +222,7 @@ func TestExpire(t *testing.T) {
 		if there, _, err := other.Exists("/e"); err != nil || there {
 			t.Errorf("the node is there: %v, %v", there, err)
 		}
-		eventually(t, 5*time.Second, func() error { _, err := answers(conn); return err })
+		reconnects(t, 5*time.Second, conn)
 		if id := conn.SessionID(); id == session {
 			t.Error("the same session")
 		}
@@ -260,8 +234,7 @@ func TestExpireAtAServerThatIsPaused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
 		c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
-		_, err := c.Client().Create("/e", nil, zk.FlagEphemeral, acl)
-		must(t, err)
+		ephemeral(t, c.Client(), "/e")
 		session := c.Client().SessionID()
 		_, _, events, err := other.ExistsW("/e")
 		must(t, err)
@@ -278,7 +251,7 @@ func TestExpireAtAServerThatIsPaused(t *testing.T) {
 		if e := <-events; e.Type != zk.EventNodeDeleted {
 			t.Errorf("%v", e)
 		}
-		eventually(t, 5*time.Second, func() error { _, err := answers(c.Client()); return err })
+		reconnects(t, 5*time.Second, c.Client())
 		if id := c.Client().SessionID(); id == session {
 			t.Error("the same session")
 		}
@@ -345,8 +318,7 @@ func TestRestartKeepsDataAndSessions(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := zktest.NewServer(t, zktest.WithMembers(members))
 				conn := s.Host("a").Connect(t, 20*time.Second).Client()
-				_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
-				must(t, err)
+				ephemeral(t, conn, "/e")
 				session := conn.SessionID()
 				s.Restart()
 				eventually(t, 20*time.Second, exists(conn, "/e"))
@@ -417,8 +389,7 @@ func TestTheSeedShiftsTheEndOfASession(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.NewServer(t, zktest.WithSeed(seed))
 			a, b := s.Host("a").Connect(t, timeout).Client(), s.Host("b").Connect(t, timeout).Client()
-			_, err := a.Create("/a", nil, zk.FlagEphemeral, acl)
-			must(t, err)
+			ephemeral(t, a, "/a")
 			began := time.Now()
 			s.Host("a").Partition()
 			_, _, gone, err := b.ExistsW("/a")
@@ -432,29 +403,6 @@ func TestTheSeedShiftsTheEndOfASession(t *testing.T) {
 	if first < timeout || last > timeout+tick+time.Millisecond || last-first < tick/2 {
 		t.Errorf("sessions end %v to %v after the last packet", first, last)
 	}
-}
-
-// The default tick grants the same timeouts as a real server with its default configuration.
-func TestSessionTimeoutsAreGranted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
-		for asked, want := range map[time.Duration]time.Duration{
-			time.Second: 4 * time.Second, 4 * time.Second: 4 * time.Second, 10 * time.Second: 10 * time.Second, time.Hour: 40 * time.Second,
-		} {
-			a := s.Host(asked.String())
-			conn := a.Connect(t, asked).Client()
-			_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
-			must(t, err)
-			_, _, gone, err := s.Host("b").Connect(t, 10*time.Second).Client().GetW("/e")
-			must(t, err)
-			began := time.Now()
-			a.Partition()
-			<-gone
-			if took := time.Since(began); took < want*2/3 || took > want+2*time.Second {
-				t.Errorf("asked for %v: expired after %v, want about %v", asked, took, want)
-			}
-		}
-	})
 }
 
 func TestMembers(t *testing.T) {
@@ -535,7 +483,7 @@ func TestHostToMember(t *testing.T) {
 		session := conn.SessionID()
 		for _, m := range s.Members() {
 			a.To(m).Partition()
-			eventually(t, 19*time.Second, func() error { _, err := answers(conn); return err })
+			reconnects(t, 19*time.Second, conn)
 			if conn.Server() == m.Addr() {
 				t.Errorf("connected to %s, from which it is cut off", m.Addr())
 			}
@@ -543,7 +491,7 @@ func TestHostToMember(t *testing.T) {
 		}
 		m := s.Members()[slices.Index(s.Addrs(), conn.Server())]
 		a.To(m).Cut()
-		eventually(t, 5*time.Second, func() error { _, err := answers(conn); return err })
+		reconnects(t, 5*time.Second, conn)
 		a.To(m).Freeze()
 		a.Heal() // also ends the faults of parts
 		if conn.SessionID() != session {
@@ -598,10 +546,9 @@ func TestConnectTakesOptions(t *testing.T) {
 func TestInRealTime(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)
-	a, b := s.Host("a"), s.Host("b")
-	one, two := a.Connect(t, 40*time.Second).Client(), b.Connect(t, 40*time.Second).Client()
-	_, err := one.Create("/e", nil, zk.FlagEphemeral, acl)
-	must(t, err)
+	a := s.Host("a")
+	one, two := a.Connect(t, 40*time.Second).Client(), s.Host("b").Connect(t, 40*time.Second).Client()
+	ephemeral(t, one, "/e")
 	_, _, gone, err := two.GetW("/e")
 	must(t, err)
 	a.Partition()
@@ -618,7 +565,7 @@ func TestInRealTime(t *testing.T) {
 	if err := <-answered; !errors.Is(err, zk.ErrConnectionClosed) {
 		t.Errorf("after a partition in which it was lost: %v", err)
 	}
-	eventually(t, 20*time.Second, func() error { _, err := answers(one); return err })
+	reconnects(t, 20*time.Second, one)
 }
 
 // Go 1.26 prints a goroutine's labels behind the bubble if GODEBUG has tracebacklabels=1.

@@ -259,8 +259,8 @@ func validPath(path string) bool {
 			return false
 		}
 	}
-	// Java's chars are UTF-16: characters that need two of them are refused, and so is U+FFFD, which
-	// replaces invalid UTF-8.
+	// Java's chars are UTF-16: characters that need two of them are refused, and so is U+FFFD,
+	// which replaces invalid UTF-8.
 	return !strings.ContainsFunc(rest, func(r rune) bool {
 		return r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 	})
