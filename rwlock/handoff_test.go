@@ -2,13 +2,8 @@ package rwlock_test
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -304,58 +299,4 @@ func newOther(s *contract.Stage) *client {
 	stage.Path += "-other"
 	stage.Dir = stage.Path
 	return direct(&stage)
-}
-
-// Writers of three processes, one of them with handoffs, lock, release and are canceled.
-func TestHandoffInAStorm(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		clients := []*client{direct(s).with(rwlock.WithHandoff(5)), direct(s).with(rwlock.WithHandoff(1)), direct(s)}
-		var inside atomic.Int64
-		var mu sync.Mutex
-		var tokens []int64
-		var all sync.WaitGroup
-		for i := range 24 {
-			all.Go(func() {
-				random := rand.New(rand.NewPCG(11, uint64(i)))
-				c := clients[i%len(clients)]
-				for range 40 {
-					ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(30_000))*time.Microsecond)
-					h, err := c.Lock(ctx)
-					if err == nil {
-						if inside.Add(1) != 1 {
-							s.Error("two writers")
-						}
-						mu.Lock()
-						tokens = append(tokens, h.Token())
-						mu.Unlock()
-						time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond) // so that some waits fail
-						inside.Add(-1)
-						if err := h.Release(context.Background()); err != nil {
-							s.Error(err)
-						}
-					} else if !errors.Is(err, context.DeadlineExceeded) {
-						s.Error(err)
-					}
-					cancel()
-				}
-			})
-		}
-		all.Wait()
-		if !slices.IsSorted(tokens) {
-			s.Error("a token that is smaller than one before")
-		}
-		counts := make(map[int64]int)
-		for _, token := range tokens {
-			counts[token]++
-		}
-		for token, n := range counts {
-			if n > 1+5 {
-				s.Errorf("%d holds by one node, token %#x", n, token)
-			}
-		}
-		if len(tokens) == 0 || len(counts) == len(tokens) {
-			s.Errorf("%d holds by %d nodes: nothing was handed on", len(tokens), len(counts))
-		}
-		s.Empty()
-	})
 }

@@ -176,45 +176,6 @@ func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 	})
 }
 
-// A writer watches only the nearest reader ahead: the release of another reader does not wake it.
-// Readers release without a mark, so the writer watches for none.
-func TestAWriterBehindReaders(t *testing.T) {
-	for _, c := range []struct {
-		name            string
-		order           []int
-		listings, woken int64
-	}{
-		{"the nearest first", []int{2, 1, 0}, 3, 3},
-		{"the first first", []int{0, 1, 2}, 2, 1},
-		{"the middle first", []int{1, 0, 2}, 2, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				makeDir(s)
-				readers := []*zklocks.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
-				w := behind(s)
-				writer := w.waitWrite(4)
-				watches(w)
-				before := w.proxy.Notifications()
-				for _, i := range c.order {
-					writer.Waits()
-					unlock(s, readers[i])
-					s.CatchUp(w.conn)
-				}
-				h := writer.Granted()
-				if lists, woken := w.proxy.Seen(proxy.ListOp), w.proxy.Notifications()-before; lists != c.listings || woken != c.woken {
-					s.Errorf("%d listings, woken %d times, want %d and %d", lists, woken, c.listings, c.woken)
-				}
-				unlock(s, h)
-				if n := w.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
-					s.Errorf("%d watches are removed", n)
-				}
-				s.Empty()
-			})
-		})
-	}
-}
-
 // watches waits until a waiting client has set its watches.
 func watches(c *client) {
 	c.Helper()

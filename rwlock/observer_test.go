@@ -189,39 +189,6 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 	})
 }
 
-// If all readers are canceled at the time of the grant, the observer still receives balanced
-// events.
-func TestObserversAreNotifiedOfGrantsThatCameTooLate(t *testing.T) {
-	for name, opts := range map[string][]rwlock.Option{"without handoff": nil, "with handoff": {rwlock.WithHandoff(2)}} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				mu, events := observed(s, opts...)
-				other := rwlock.New(locks.On(s.Connect()), s.Path)
-				for i := range 40 {
-					w, err := other.Lock(s.Ctx)
-					s.Must(err)
-					take := mu.RLock
-					if i%2 == 0 {
-						take = mu.Lock
-					}
-					a := contract.Begin(s, s.Ctx, take)
-					s.InLine(2)
-					go a.Cancel()
-					s.Must(w.Release(s.Ctx))
-					a.Ended()
-					if a.Err == nil {
-						s.Must(a.Hold.Release(s.Ctx))
-					} else {
-						s.Is(a.Err, context.Canceled)
-					}
-					s.Empty()
-				}
-				events.Balanced()
-			})
-		})
-	}
-}
-
 // Without an observer a read has one allocation, the Hold.
 func TestAReadWithoutObserversAllocatesItsHoldAlone(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test may allocate at the same time

@@ -2,11 +2,7 @@ package rwlock_test
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -387,58 +383,6 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			}
 			unlock(s, w.Granted())
 		})
-	})
-}
-
-// Readers lock, release and are canceled while writers queue: at the end no node is left.
-func TestReadersInAStorm(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, w := direct(s), direct(s)
-		var readers, writers, reads, writes, late atomic.Int64
-		var all sync.WaitGroup
-		for i := range 24 {
-			all.Go(func() {
-				random := rand.New(rand.NewPCG(7, uint64(i)))
-				inside := func() { time.Sleep(time.Duration(random.IntN(3000)) * time.Microsecond) } // so that some waits fail
-				for range 60 {
-					ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(20_000))*time.Microsecond)
-					take := c.RLock
-					if i%8 == 0 {
-						take = w.Lock
-					}
-					h, err := take(ctx)
-					switch {
-					case errors.Is(err, context.DeadlineExceeded):
-						late.Add(1)
-					case err != nil:
-						s.Error(err)
-					case i%8 == 0:
-						writes.Add(1)
-						if n := readers.Load(); n != 0 || writers.Add(1) != 1 {
-							s.Errorf("a writer among %d readers", n)
-						}
-						inside()
-						writers.Add(-1)
-						s.Must(h.Release(context.Background()))
-					default:
-						reads.Add(1)
-						readers.Add(1)
-						if writers.Load() != 0 {
-							s.Error("a reader beside a writer")
-						}
-						inside()
-						readers.Add(-1)
-						s.Must(h.Release(context.Background()))
-					}
-					cancel()
-				}
-			})
-		}
-		all.Wait()
-		if reads.Load() == 0 || writes.Load() == 0 || late.Load() == 0 {
-			s.Errorf("%d reads, %d writes, %d waits that have failed", reads.Load(), writes.Load(), late.Load())
-		}
-		s.Empty()
 	})
 }
 

@@ -125,30 +125,6 @@ func byAnother(number int) func(*semaphore.Semaphore, *wire.Conn) error {
 	}
 }
 
-func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		adopter := newClient(s, 0)
-		_, err := adopter.Acquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch) // no number is stored yet
-		exists, _, err := s.Witness.Exists(s.Path)
-		s.Must(err)
-		if exists {
-			s.Error("made a node without a number")
-		}
-
-		release(s, newClient(s, 2).acquire(1))
-		h := adopter.acquire(2)
-		_, err = adopter.TryAcquire(s.Ctx, 1)
-		s.Is(err, zklocks.ErrBusy)
-		_, err = adopter.Acquire(s.Ctx, 3)
-		if !errors.Is(err, semaphore.ErrTooMany) || !strings.Contains(err.Error(), "only 2") {
-			s.Errorf("three of two permits: %v", err)
-		}
-		release(s, h)
-		s.Empty()
-	})
-}
-
 // With WithStoredPermits the number given to New is stored if no number is stored yet. Otherwise it
 // is ignored.
 func TestTheStoredNumberWins(t *testing.T) {

@@ -55,27 +55,6 @@ func (c *client) wait(n, nodes int) *attempt {
 
 func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
-func TestAsManyHoldAsThereArePermits(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c, other := newClient(s, 3), newClient(s, 3)
-		a, b := c.acquire(1), other.acquire(1)
-		third, err := c.TryAcquire(s.Ctx, 1)
-		s.Must(err)
-		_, err = other.TryAcquire(s.Ctx, 1)
-		s.Is(err, zklocks.ErrBusy)
-		s.InLine(3)
-		w := other.wait(1, 4)
-		s.CatchUp(other.conn)
-		w.Waits()
-		release(s, b)
-		for _, h := range []*zklocks.Hold{a, third, w.Granted()} {
-			s.Must(h.Verify(s.Ctx))
-			release(s, h)
-		}
-		s.Empty()
-	})
-}
-
 func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 4)

@@ -204,23 +204,6 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
-// A node of the same name may belong to another session.
-func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 10*time.Second)
-		m := x.enter()
-		path := x.queue.path(m.nodes[0])
-		x.must(x.witness.Multi(
-			&zk.DeleteRequest{Path: path, Version: -1},
-			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
-		))
-		if _, err := m.list(t.Context()); !errors.Is(err, errNoNode) {
-			t.Errorf("%v, want %v", err, errNoNode)
-		}
-	})
-}
-
 // The reply to the create, and a listing, count only for the directory that the limit belongs to.
 // If the directory was deleted and created again, another limit may have the same version: so the
 // limit is read again, and the queue is listed.

@@ -192,26 +192,6 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 	}
 }
 
-// A reader that comes when the view is no longer trusted lists, and sets another watch.
-func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := shared(t, v)
-		x.must(nil, x.reads())
-		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
-		x.must(x.witness.Set(x.queue.dir, nil, -1))
-		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
-		time.Sleep(2 * FirstRecheck) // virtual: the view is no longer trusted
-		before := x.proxy.Seen(proxy.ListOp)
-		for range 6 {
-			x.must(nil, x.reads())
-		}
-		if lists := x.proxy.Seen(proxy.ListOp) - before; lists > 3 { // the third listing sets the watch, because the two before it agree
-			t.Errorf("%d listings by six readers", lists)
-		}
-	})
-}
-
 // While the client may not read the directory, it is deleted, as the server deletes an empty
 // container, and created again. The new directory has the same version: as many writers have
 // written its data. One of the writers is queued.

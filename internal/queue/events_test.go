@@ -16,8 +16,7 @@ import (
 func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		conn := v.Connect(t, 10*time.Second, v.Servers(t)[0])
-		path := test.Path(t)
+		x := newTestQueue(t, v, 10*time.Second)
 		events := make(chan string, 20)
 		cfg := Default()
 		cfg.Observers = []observe.Observer{{
@@ -26,7 +25,7 @@ func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 			Granted: func(observe.Granted) { events <- "granted" },
 			Lost:    func(observe.Lost) { events <- "lost" },
 		}}
-		l := newQueue(t, conn, path, with(cfg, lockNames))
+		l := newQueue(t, x.conn, x.queue.dir, with(cfg, lockNames))
 		r := Request{Kind: znode.Lock, Nodes: 1}
 		call := l.Call(t.Context(), r)
 		grant, err := l.Acquire(t.Context(), r, true)
@@ -39,7 +38,7 @@ func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 		if want := []string{"called", "granted", "lost"}; !slices.Equal(seen, want) {
 			t.Errorf("notified of %q, want %q", seen, want)
 		}
-		test.AssertEmpty(t, conn, path)
+		test.AssertEmpty(t, x.witness, x.queue.dir)
 		if len(events) > 0 {
 			t.Errorf("and of %s", <-events)
 		}

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -17,9 +16,7 @@ var canceling = []scenario{
 	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
 	{"a Lock is canceled while there is no connection", canceledOffline, 0},
 	{"an Unlock with a dead context deletes all the same", unlockedByTheDead, 0},
-	{"the context of Unlock bounds the wait for the answer", unlockBounded, 0},
 	{"questions to a silent server end with their context", questionsEnd, 0},
-	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone | modern},
 }
 
 var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
@@ -87,6 +84,7 @@ func canceledInLine(s *scene) {
 func canceledAtGrant(s *scene) {
 	const rounds = 60
 	holder, c := s.client(), s.client()
+	events := c.observed()
 	granted := 0
 	for i := range rounds {
 		h := holder.block()
@@ -107,6 +105,7 @@ func canceledAtGrant(s *scene) {
 		}
 	}
 	s.Logf("granted in %d of %d rounds", granted, rounds)
+	events.Balanced()
 }
 
 func canceledOffline(s *scene) {
@@ -149,18 +148,6 @@ func unlockedByTheDead(s *scene) {
 	}
 }
 
-func unlockBounded(s *scene) {
-	c := s.behind()
-	for _, action := range holds {
-		h := c.lock()
-		f, a := c.meets(proxy.DeleteOp, action, only(h.Release))
-		a.Stop()
-		s.Is(a.Err, context.Canceled)
-		f.Release()
-		s.Empty()
-	}
-}
-
 func questionsEnd(s *scene) {
 	c := s.behind()
 	h := c.lock()
@@ -178,48 +165,5 @@ func questionsEnd(s *scene) {
 	}
 	c.proxy.Unmute()
 	c.catchUp()
-	s.unlock(h)
-}
-
-func thousandCanceled(s *scene) {
-	const rounds, waiters = 20, 50
-	holder, c := s.client(), s.client()
-	h := holder.block()
-	round := func() {
-		var line []*attempt
-		for range waiters {
-			line = append(line, c.begin(c.Lock))
-		}
-		if s.r.Joins {
-			s.inLine(1 + 1)
-		} else {
-			s.inLine(1 + waiters)
-		}
-		for _, a := range line {
-			a.Cancel()
-		}
-		for _, a := range line {
-			s.Is(a.Failed(), context.Canceled)
-		}
-		s.inLine(1)
-		c.catchUp()
-	}
-	round()
-	goroutines := test.Goroutines()
-	for range rounds {
-		round()
-	}
-	test.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return test.Goroutines() <= goroutines })
-	// One watch on each of the holder's nodes, on the directory and on the number of permits may
-	// remain, depending on how far a waiter had come before it was canceled. A watch on a node of a
-	// canceled waiter, or on the mark of that node, must not remain, because it would remain as
-	// long as the connection. Watches on marks are removed in the background.
-	test.Eventually(s, soon, "all that is watched exists", func() bool {
-		return !slices.ContainsFunc(s.Venue.Watched(s, c.conn.SessionID()), func(path string) bool {
-			exists, _, err := s.Witness.Exists(path)
-			s.Must(err)
-			return !exists
-		})
-	})
 	s.unlock(h)
 }

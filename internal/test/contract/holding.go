@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -27,7 +25,6 @@ var holding = []scenario{
 	{"an Unlock with the context of its own hold waits no longer than its parent", boundedByItsParent, 0},
 	{"an Unlock with the context of another hold says nothing of that one", unlockedByAnothersContext, 0},
 	{"a question with the context of a hold that has ended tells that", askedByItsOwnContext, 0},
-	{"goroutines of one process exclude each other by one value", goroutinesExclude, 0},
 	{"two values on one connection exclude each other", valuesExclude, 0},
 	{"options may be changed after New", optionsAreCopied, 0},
 	{"the queue tells who holds and who waits", queueTells, 0},
@@ -227,53 +224,16 @@ func askedByItsOwnContext(s *scene) {
 	}
 }
 
-// goroutinesExclude lets goroutines that Lock and goroutines that Block contend for one value;
-// while a Block holds, no other call may hold.
-func goroutinesExclude(s *scene) {
-	const goroutines, rounds = 10, 5
-	c := s.client()
-	var inside, blocking atomic.Int32
-	var all sync.WaitGroup
-	for i := range goroutines {
-		all.Go(func() {
-			for range rounds {
-				blocks := i%2 == 0
-				take := c.Lock
-				if blocks {
-					take = c.Block
-				}
-				h, err := take(s.Ctx)
-				if err != nil {
-					s.Error(err)
-					return
-				}
-				if blocks {
-					blocking.Add(1)
-				}
-				if n := inside.Add(1); n > 1 && (!s.r.Shared || blocking.Load() > 0) {
-					s.Errorf("%d inside", n)
-				}
-				c.conn.Exists("/")
-				inside.Add(-1)
-				if blocks {
-					blocking.Add(-1)
-				}
-				if err := h.Release(s.Ctx); err != nil {
-					s.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
 func valuesExclude(s *scene) {
 	c := s.client()
 	h := c.block()
-	other := c.again().wait(2)
+	other := c.again().waitToBlock(2)
+	same := c.waitToBlock(3) // another goroutine, by the same value
 	c.waits(other)
+	same.Waits()
 	s.unlock(h)
 	s.unlock(other.Granted())
+	s.unlock(same.Granted())
 }
 
 func optionsAreCopied(s *scene) {

@@ -240,10 +240,4 @@ func tellsTheDeadline(s *scene) {
 	}
 	p.Unmute()
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-
-	released := s.client().lock()
-	s.unlock(released)
-	if d := released.ValidUntil(); !d.IsZero() {
-		s.Errorf("a released hold has a deadline: %v", d)
-	}
 }
