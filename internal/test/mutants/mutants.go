@@ -26,193 +26,150 @@ var mutants = []mutant{
 		why: "the waiter's own node may have been deleted when its last blocker is: two clients hold",
 		old: "range w.own {", new: "range w.own[:0] {",
 		test: "internal/queue TestWhatForbidsAGrant", world: "doomed",
-	},
-	// Invariant 2: a watch belongs to one session.
-	{
+	}, { // Invariant 2: a watch belongs to one session.
 		name: "session-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "what the waiter has read in one session grants nothing in the next",
 		old: "!client.In(w.sess)", new: "w.sess == 0",
 		test: "internal/queue TestWhatForbidsAGrant",
-	},
-	// Invariant 3: zk.EventNotWatching is no deletion.
-	{
+	}, { // Invariant 3: zk.EventNotWatching is no deletion.
 		name: "not-watching-taken-for-a-deletion", pkg: "internal/zkclient",
 		why:  "the end of the own session says nothing of the node of another",
 		old:  `return event.Type == zk.EventNodeDeleted || Released(event) }`,
 		new:  `return event.Type == zk.EventNodeDeleted || Released(event) || event.Type == zk.EventNotWatching }`,
 		test: "internal/zkclient TestTheEndOfASessionIsNoDeletion", world: "any",
-	},
-	// Invariant 4: a lost grant deletes its nodes, behind the notice to its holders.
-	{
+	}, { // Invariant 4: a lost grant deletes its nodes, behind the notice to its holders.
 		name: "node-of-a-lost-hold-left", pkg: "internal/queue", in: "Grant.CleanUp",
 		why:  "its session may live on, and all waiters behind wait",
 		old:  "if errors.Is(end, hold.ErrLost) {",
 		new:  "if errors.Is(end, hold.ErrLost) && g.sess == 0 {",
 		test: "reentrant TestMutex/a lost hold whose session lives on leaves no node", world: "any",
-	},
-	{
+	}, {
 		name: "node-deleted-before-the-loss-is-told", pkg: "internal/hold", in: "State.ends",
 		why:  "the next waiter holds while Lost is open",
 		old:  "s.tell()\n\tif first {\n\t\ts.Grant.CleanUp(*end)\n\t}",
 		new:  "if first {\n\t\ts.Grant.CleanUp(*end)\n\t}\n\ts.tell()",
 		test: "internal/queue TestALostHoldIsToldBeforeItsNodeIsDeleted",
-	},
-	// Invariant 5: a missing write node may have been downgraded.
-	{
+	}, { // Invariant 5: a missing write node may have been downgraded.
 		name: "downgraded-writer-struck-out", pkg: "internal/queue", in: "remove",
 		why: "a read node stands in the place of the write node that was deleted",
 		old: "if b.rule.mayBeReplaced(n, seen) {", new: "if false && b.rule.mayBeReplaced(n, seen) {",
 		test: "rwlock TestDowngradeBeforeTheNextWriterWatches", world: "any",
-	},
-	// Invariant 6: no reader joins past a writer.
-	{
+	}, { // Invariant 6: no reader joins past a writer.
 		name: "joined-although-a-writer-waits", pkg: "rwlock",
 		why:  "it overtakes the writer",
 		old:  "if g.sharing.CanJoin() {\n\t\tif g.grant.KnownToExist() {",
 		new:  "if true {\n\t\tif g.grant.KnownToExist() {",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "quiet",
-	},
-	// Invariant 7: no lost grant is handed on.
-	{
+	}, { // Invariant 7: no lost grant is handed on.
 		name: "lost-lock-handed-on", pkg: "rwlock", in: "handoff.pass",
 		why: "the next writer gets a lock that another process may hold",
 		old: `|| grant.Err() != nil`, new: ``,
 		test: "rwlock TestALockLostDuringItsReleaseIsNotHandedOn",
-	},
-	// Invariant 8: the permit count is checked before each grant.
-	{
+	}, { // Invariant 8: the permit count is checked before each grant.
 		name: "count-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "there are fewer permits than the waiter has judged its listing by",
 		old: "fired(w.limit.Changed)", new: "fired(w.limit.Changed) && w.sess == 0",
 		test: "internal/queue TestWhatForbidsAGrant",
-	},
-	// Invariant 9: the permit count and the directory belong together.
-	{
+	}, { // Invariant 9: the permit count and the directory belong together.
 		name: "count-and-directory-do-not-match", pkg: "internal/queue", in: "roomInReply",
 		why:  "a directory that was made again may have another limit, of the same version",
 		old:  `if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {`,
 		new:  `if w.limit.Dir != 0 && dir.Czxid == 0 {`,
 		test: "internal/queue TestTheReplyOfAnotherDirectoryGrantsNothing",
-	},
-	// Invariant 10: a create whose outcome is unknown is searched for, behind a quorum request.
-	{
+	}, { // Invariant 10: a create whose outcome is unknown is searched for, behind a quorum request.
 		name: "no-search-for-a-lost-create", pkg: "internal/zkclient",
 		why:  "the create may have been done: a second node, and the first one stays as long as the session",
 		old:  "found, complete, err := try.search(ctx)",
 		new:  "found, complete, err := make([]Claimed, len(claims)), false, error(nil)",
 		test: "internal/zkclient TestClaimSurvivesALostConnection", world: "any",
-	},
-	{
+	}, {
 		name: "no-barrier-before-the-search", pkg: "internal/zkclient",
 		why:  "a server that is behind does not show the node yet",
 		old:  `if _, err := await(ctx, c, "check", func() (results, error) { return c.multi(barrier) }); !proves(err) {`,
 		new:  `if err := Ended(ctx); err != nil {`,
 		test: "internal/zkclient TestTheBarrierComesBeforeTheSearch", world: "behind",
-	},
-	// Invariant 11: after a reconnect a waiter lists.
-	{
+	}, { // Invariant 11: after a reconnect a waiter lists.
 		name: "event-from-before-a-reconnect-grants", pkg: "internal/queue", in: "recheck",
 		why: "an event from before the reconnect may be older than a deletion that the client has not heard of",
 		old: "client.Epoch() != w.epoch", new: "client.Epoch() < w.epoch",
 		test: "internal/queue TestWhatForbidsAGrant",
-	},
-	// Invariant 12: the heartbeat is a Multi of checks, on time, and counts from before its write.
-	{
+	}, { // Invariant 12: the heartbeat is a Multi of checks, on time, and counts from before its write.
 		name: "heartbeat-by-a-sync", pkg: "internal/wire", in: "Conn.beat",
 		why: "a leader that was deposed and does not know still answers it",
 		old: `w.send(opMulti, check,`,
 		new: `check = encode(nil, "/")
 	w.send(9, check,`,
 		test: "internal/zkclient TestHeartbeatsAreSentWhileLeasesLive", world: "any",
-	},
-	{
+	}, {
 		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.send",
 		why: "a server that has received it at once, and stops, has counted since then",
 		old: `at: time.Now()`, new: `at: time.Now().Add(time.Millisecond)`,
 		test: "internal/wire TestAHeartbeatCountsFromBeforeItWasWritten",
-	},
-	{
+	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why:  "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
 		old:  `up && w.pastAuth`,
 		new:  `up && w.pastAuth && c.beats.unanswered == 0`,
 		test: ". TestAFarServerCostsNoHold",
-	},
-	// Guarantee 1 of docs/reference/guarantees.md: exclusion.
-	{
+	}, { // Guarantee 1 of docs/reference/guarantees.md: exclusion.
 		name: "one-more-tolerated", pkg: "internal/queue", in: "clear",
 		why: "two waiters hold a lock for one",
 		old: "b.left <= b.rule.allowed", new: "b.left <= b.rule.allowed+1",
 		test: "internal/queue TestTurn", world: "any",
-	},
-	{
+	}, {
 		name: "writer-ignores-readers", pkg: "internal/queue",
 		why:  "a reader and a writer hold side by side",
 		old:  `Write:        {waitsFor: []Mode{Read, Write, CuratorWrite},`,
 		new:  `Write:        {waitsFor: []Mode{Write, CuratorWrite},`,
 		test: "rwlock TestReadersHoldTogetherAndKeepWritersOut", world: "any",
-	},
-	{
+	}, {
 		name: "several-permits-count-as-one", pkg: "semaphore",
 		why: "more permits are held than there are",
 		old: `AllowedAhead: count.permits - n,`, new: `AllowedAhead: count.permits - 1,`,
 		test: "semaphore TestALargeRequestIsNotOvertakenBySmallOnes", world: "any",
-	},
-	// Guarantee 2: a grant is real.
-	{
+	}, { // Guarantee 2: a grant is real.
 		name: "shortcut-although-there-is-no-room", pkg: "internal/queue",
 		why: "the reply to the create grants the lock to two clients",
 		old: "int(dir.NumChildren)-len(w.nodes) <=", new: "int(dir.NumChildren)-len(w.nodes)-1 <=",
 		test: "reentrant TestMutex/two values on one connection exclude each other", world: "any",
-	},
-	// Guarantee 3: a holder is notified first.
-	{
+	}, { // Guarantee 3: a holder is notified first.
 		name: "deadline-ignored", pkg: "internal/zkclient",
 		why: "the next holder has the lock already when the holder that is cut off is notified",
 		old: `case conn.Alive(l.session):`, new: `case conn.Session() == l.session:`,
 		test: "internal/zkclient TestLossIsKnownBeforeTheServerExpiresTheSession", world: "any",
-	},
-	{
+	}, {
 		name: "no-timer-for-the-deadline", pkg: "internal/zkclient",
 		why: "a holder that waits on Lost is notified of the loss too late",
 		old: `wait := time.Until(conn.Deadline(conn.Session()))`, new: `wait := conn.Timeout()`,
 		test: "internal/zkclient TestLossIsToldAtTheDeadline", world: "any",
-	},
-	{
+	}, {
 		name: "deadline-from-the-last-heartbeat", pkg: "internal/wire",
 		why:  "a follower that stops right after its answer takes the last touch with it",
 		old:  `base := s.deadline.proved(sent); base`,
 		new:  `base := sent; base`,
 		test: "internal/wire TestDeadlineAgainstModel", world: "any",
-	},
-	{
+	}, {
 		name: "context-ends-only-on-release", pkg: "internal/hold",
 		why:  "work that waits for the end of its context goes on after the loss",
 		old:  "h.OnEnd(cancel)",
 		new:  "h.OnEnd(func(end error) {\n\t\tif end == ErrReleased {\n\t\t\tcancel(end)\n\t\t}\n\t})",
 		test: "internal/hold TestALossIsToldToAll", world: "any",
-	},
-	// Guarantee 4: tokens grow.
-	{
+	}, { // Guarantee 4: tokens grow.
 		name: "token-is-the-mzxid", pkg: "internal/queue",
 		why: "a client that writes into the node of a waiter makes its token larger than that of the next",
 		old: "w.token = own.Stat.Czxid", new: "w.token = own.Stat.Mzxid",
 		test: "internal/queue TestTheTokenOfANodeThatWasWrittenInto", world: "any",
-	},
-	// Guarantee 5: first come, first served; All never deadlocks.
-	{
+	}, { // Guarantee 5: first come, first served; All never deadlocks.
 		name: "announcement-not-heard", pkg: "internal/queue", in: "view.valid",
 		why: "readers go on joining, and the writer that waits starves",
 		old: "!fired(v.writers)", new: "(!fired(v.writers) || v.epoch != 0)",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
-	},
-	{
+	}, {
 		name: "handed-on-without-a-limit", pkg: "rwlock",
 		why: "one process keeps the lock forever",
 		old: `c.passed++`, new: `_ = c.passed`,
 		test: "rwlock TestHandoffEndsAfterItsLimit", world: "any",
-	},
-	{
+	}, {
 		name: "locks-queued-for-one-by-one", pkg: "internal/queue", in: "enqueue",
 		why: "two callers can each be first at one lock: a deadlock",
 		old: "made, at, err := client.Claim(ctx, sess, claims...)",
@@ -227,213 +184,173 @@ var mutants = []mutant{
 		made = append(made, one...)
 	}`,
 		test: ". TestAllTakesItsLocksInOneTransaction", world: "any",
-	},
-	// Guarantee 6: a call that fails leaves no node behind.
-	{
+	}, { // Guarantee 6: a call that fails leaves no node behind.
 		name: "node-left-after-a-canceled-wait", pkg: "internal/queue",
 		why:  "all waiters behind wait for a waiter that has given up",
 		old:  "removed := all[0].queue.client.Remove(all[0].sess, removals...)",
 		new:  "removed := make(chan error, 1)\n\tremoved <- nil",
 		test: "reentrant TestMutex/a deadline ends the wait and nothing else", world: "any",
-	},
-	{
+	}, {
 		name: "abandoned-create-not-undone", pkg: "internal/zkclient",
 		why: "the caller has gone, and the server creates the node",
 		old: "go try.cleanUp(late)", new: "",
 		test: "internal/zkclient TestACanceledClaimLeavesNothing", world: "any",
-	},
-	// Guarantee 7: two requests; a release wakes only the next.
-	{
+	}, { // Guarantee 7: two requests; a release wakes only the next.
 		name: "every-hold-listens", pkg: "internal/queue", in: "Hold.Begin",
 		why: "a hold that does not ask for requests makes one for each lock",
 		old: `h.state.State = &g.state`, new: "h.state.State = &g.state\n\th.ReleaseRequested()",
 		test: "reentrant TestMutex/an uncontended cycle takes as few requests as promised",
-	},
-	{
+	}, {
 		name: "the-first-watched-not-the-nearest", pkg: "internal/queue",
 		why: "every release wakes all waiters",
 		old: "for i := len(queue) - 1; i >= 0; i-- {", new: "for i := range queue {",
 		test: "reentrant TestMutex/a release wakes only the next in line", world: "any",
-	},
-	// What each call promises: acquiring.
-	{
+	}, { // What each call promises: acquiring.
 		name: "do-works-on-after-the-loss", pkg: ".",
 		why: "the context of the work is to end with the hold",
 		old: `return work(h.Context(ctx), h)`, new: `return work(ctx, h)`,
 		test: ". TestDo",
-	},
-	{
+	}, {
 		name: "resigns-forever", pkg: ".", in: "after",
 		why: "Do and Run do not return while there is no connection",
 		old: `min(timeout/4, time.Second)`, new: `max(timeout, time.Hour)`,
 		test: ". TestAReleaseWithoutAnAnswerIsReported",
-	},
-	{
+	}, {
 		name: "watches-outlive-their-connection", pkg: "internal/wire",
 		why: "a waiter waits for an event that no server will send",
 		old: "w.watches.end()", new: "",
 		test: "internal/wire TestWatchNodes", world: "any",
-	},
-	{
+	}, {
 		name: "try-writes", pkg: "internal/queue", in: "visiblyBusy",
 		why: "TryLock in a loop on a taken lock is a storm of writes",
 		old: "!b.clear()", new: "!b.clear() && p.Nodes == 0",
 		test: "reentrant TestMutex/TryLock on a taken lock is busy and writes nothing",
-	},
-	{
+	}, {
 		name: "first-reader-that-leaves-deletes-the-node", pkg: "rwlock",
 		why:  "the others still read: a writer beside readers",
 		old:  "if g.readers.Add(-1) == 0 && g.readers.CompareAndSwap(0, ended) {",
 		new:  "if g.readers.Add(-1) >= 0 {",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
-	},
-	{
+	}, {
 		name: "withheld-announcement-not-looked-for", pkg: "internal/queue", in: "NodeSharing.CanJoin",
 		why: "the server has withheld the event of a writer, and readers that overlap go on joining",
 		old: "s.queue.view.expires()", new: "",
 		test: "rwlock TestAWriterOfWhomNoEventTells/while readers join",
-	},
-	{
+	}, {
 		name: "several-granted-at-the-turn-of-one", pkg: "internal/queue", in: "waiters.waitTurn",
 		why:  "another client holds the second lock",
 		old:  "for i, w := range behind {",
 		new:  "for i, w := range behind[:1] {",
 		test: ". TestPairsInRandomOrderDoNotDeadlock/at once", world: "together",
-	},
-	// Holding.
-	{
+	}, { // Holding.
 		name: "held-without-a-look", pkg: "internal/hold",
 		why: "a process that was frozen past its deadline believes that it holds",
 		old: `if why := s.Grant.Alive(); why != nil {`, new: `if why := error(nil); why != nil {`,
 		test: "internal/hold TestTheFirstLookTellsWhicheverItIs", world: "any",
-	},
-	{
+	}, {
 		name: "own-node-not-watched", pkg: "internal/queue", in: "Grant.WatchNodes",
 		why: "an administrator deletes the node, and the holder works on",
 		old: "g.watching.Swap(true) {", new: "g.watching.Swap(true) || g.sess != 0 {",
 		test: "reentrant TestMutex/a hold is lost with its node, its session and its connection", world: "any",
-	},
-	{
+	}, {
 		name: "any-write-is-a-request", pkg: "internal/queue", in: "Grant.watchRequest",
 		why: "a program that writes into the node does not ask for anything",
 		old: `isReleaseRequest(w.Data)`, new: `w.Stat.Version > 0`,
 		test: "reentrant TestMutex/other writes into the node ask for nothing", world: "asked and calm",
-	},
-	{
+	}, {
 		name: "verify-is-a-read", pkg: "internal/queue", in: "Hold.verify",
 		why:  "a server that is behind finds the node of a lock that another client holds",
 		old:  "at, err := h.client.Check(ctx, h.sess, guards(nodes)...)",
 		new:  "at := zkclient.NotDone\n\t\t_, _, err := h.client.Get(ctx, nodes[0].path())",
 		test: "reentrant TestMutex/Verify asks the quorum", world: "any",
-	},
-	{
+	}, {
 		name: "multi-without-its-guard", pkg: "internal/queue",
 		why:  "writes of a holder that has lost the lock are done",
 		old:  `guarded = append(guarded, check)`,
 		new:  "check.Path = check.Path[:1]\n\t\t\tguarded = append(guarded, check)",
 		test: "reentrant TestMutex/a transaction that finds the node deleted tells the loss",
-	},
-	{
+	}, {
 		name: "multi-repeated", pkg: "internal/zkclient",
 		why:  "its answer was lost, and it may have been done: what it creates exists, what it adds is added twice",
 		old:  "case o != unsent:\n\t\t\treturn nil, Unanswered",
 		new:  "case o != unsent && o != unknown:\n\t\t\treturn nil, Unanswered",
 		test: "internal/zkclient TestTransact",
-	},
-	// Ending.
-	{
+	}, { // Ending.
 		name: "unlock-stops-with-its-context", pkg: "internal/queue", in: "Grant.Release",
 		why:  "a deferred Release after a cancellation deletes no node",
 		old:  "return g.client.Finish(ctx, deleting",
 		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.client.Finish(ctx, deleting",
 		test: "reentrant TestMutex/an Unlock with a dead context deletes all the same", world: "any",
-	},
-	{
+	}, {
 		name: "delete-not-repeated", pkg: "internal/zkclient",
 		why: "a delete whose connection was lost may not have been done",
 		old: "case unknown:\n\t\t\tperhaps = true", new: "case unknown:\n\t\t\treturn false, err",
 		test: "internal/zkclient TestRemoveSurvivesALostConnection", world: "any",
-	},
-	{
+	}, {
 		name: "another-member-asked", pkg: "internal/queue",
 		why: "the member has gone, and the node that has its name now is asked in its place",
 		old: `case stat.Czxid != token:`, new: `case stat.Czxid == 0:`,
 		test: "reentrant TestMutex/a member that has gone cannot be asked", world: "asked and calm",
-	},
-	{
+	}, {
 		name: "close-reports-success-unheard", pkg: "internal/wire",
 		why: "the nodes stay until the session times out, and the program is told that they are gone",
 		old: `return errUnconfirmed`, new: `return nil`,
 		test: ". TestClose",
-	},
-	// Leading.
-	{
+	}, { // Leading.
 		name: "resigns-while-the-function-runs", pkg: "leader", in: "serve",
 		why:  "the next leader's function runs beside it",
 		old:  `err := lead(term.Context(asked)`,
 		new:  "context.AfterFunc(ctx, func() { _ = term.Release(ctx) })\n\terr := lead(term.Context(asked)",
 		test: "leader TestRunResignsWhenTheFunctionHasReturnedAndNotBefore", world: "any",
-	},
-	{
+	}, {
 		name: "leader-read-from-any-server", pkg: "internal/queue", in: "Queue.firstIn",
 		why: "a server that is behind answers with the leader of before",
 		old: `q.client.Barrier(ctx, sess)`, new: `error(nil)`,
 		test: "leader TestNoStaleLeaderFromAServerThatIsBehind", world: "elected",
-	},
-	{
+	}, {
 		name: "view-current-past-the-deadline", pkg: "internal/queue", in: "follower.follow",
 		why: "the server may be cut off from the quorum, and another leads",
 		old: `lease.OnLoss(end)`, new: `_ = lease`,
 		test: "leader TestAViewIsNotCurrentWithoutTheQuorum",
-	},
-	{
+	}, {
 		name: "request-to-resign-overwritten", pkg: "internal/queue", in: "Hold.Write",
 		why: "the leader never hears that it was asked",
 		old: `case isReleaseRequest(old):`, new: `case old == nil && isReleaseRequest(old):`,
 		test: "leader TestProclaimTellsOfARequestThatItOverwrites", world: "terms and calm",
-	},
-	// The README's other packages: locks shared with other libraries, re-entry, once, zklock.
-	{
+	}, { // The README's other packages: locks shared with other libraries, re-entry, once, zklock.
 		name: "kazoo-names-marked", pkg: "internal/znode",
 		why: "kazoo does not write them so, nor does this library read them",
 		old: `if kind.bare() {`, new: `if false {`,
 		test: "rwlock TestKazooNames", world: "any",
-	},
-	{
+	}, {
 		name: "given-back-one-hold-too-early", pkg: "reentrant",
 		why: "the first Lock is not released yet",
 		old: `return o.of.total == 0`, new: `return o.of.total <= 1`,
 		test: "reentrant TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked", world: "any",
-	},
-	{
+	}, {
 		name: "lock-without-a-record", pkg: "once", in: "Job.RunEvery",
 		why:  "a short job is run again in each process whose clock is late",
 		old:  `return called.Sub(last.Called) < period/2 && last.Called.Sub(now) < period/2`,
 		new:  `return false`,
 		test: "once TestTwelveProcessesWhoseClocksDiffer",
-	},
-	{
+	}, {
 		name: "command-started-after-the-loss", pkg: "cmd/zklock", in: "supervisor.known",
 		why: "the lock is lost between the grant and the start, and the command runs beside the next holder's",
 		old: `deadline.IsZero() || !s.hold.Held()`, new: `deadline.IsZero() && s.hold.Held()`,
 		test: "cmd/zklock TestACommandWhoseLockIsGoneIsNotStarted",
-	},
-	// The judges: a verdict that cannot fail is worse than none.
-	{
+	}, { // The judges: a verdict that cannot fail is worse than none.
 		name: "checker-lets-readers-in", pkg: "internal/test/history",
 		why:  "a reader beside a writer is an overlap",
 		old:  `return a == Exclusive || b == Exclusive || a != b }`,
 		new:  `return a == Exclusive && b == Exclusive || a != b && a != Exclusive && b != Exclusive }`,
 		test: "internal/test/history TestBadHistories",
-	},
-	{
+	}, {
 		name: "proxy-cuts-before-in-place-of-after", pkg: "internal/test/proxy",
 		why:  "no test would see a create that was done and not answered",
 		old:  "case cutOnSend, cutAfterCommit, holdReply, loseReply: // the server may be faster than the cut\n",
 		new:  "case cutAfterCommit:\n\t\t\tc.cut()\n\t\t\tf.fire()\n\t\t\treturn false\n\t\tcase cutOnSend, holdReply, loseReply:\n",
 		test: "internal/test/proxy TestCutAfterCommitHidesWhatTheServerHasDone",
-	},
-	{
+	}, {
 		name: "network-delivers-what-a-partition-met-under-way", pkg: "internal/memnet",
 		why: "a delayed packet would cross a partition",
 		old: "if c.way.hole {\n\t\t\tc.lose()", new: "if false {\n\t\t\tc.lose()",

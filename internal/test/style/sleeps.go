@@ -14,7 +14,7 @@ type testFile struct {
 }
 
 // sleepers are the functions of package time that let time pass.
-var sleepers = []string{"Sleep", "After", "NewTimer"}
+var sleepers = []string{"Sleep", "After"}
 
 // sleeps finds the tests of a directory that let real time pass without a reason. Each call of a
 // sleeper needs a comment behind it or in the line above, unless it limits a wait, or is in a
@@ -44,29 +44,17 @@ func sleeps(tests []testFile) (findings []string) {
 	return findings
 }
 
-// limitsOf returns the calls that limit a wait: a case of a select with a body, and a timer whose
-// Stop is deferred in the next line.
+// limitsOf returns the calls that limit a wait: a case of a select with a body.
 func limitsOf(f testFile) map[ast.Node]bool {
 	limits := make(map[ast.Node]bool)
 	ast.Inspect(f.File, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CommClause:
-			if got, ok := n.Comm.(*ast.ExprStmt); ok && len(n.Body) > 0 {
-				if receive, ok := got.X.(*ast.UnaryExpr); ok {
-					limits[receive.X] = true
-				}
-			}
-		case *ast.BlockStmt:
-			for i, stmt := range n.List[:max(0, len(n.List)-1)] {
-				made, ok := stmt.(*ast.AssignStmt)
-				stop, deferred := n.List[i+1].(*ast.DeferStmt)
-				if !ok || !deferred {
-					continue
-				}
-				timer, ok := made.Lhs[0].(*ast.Ident)
-				if name, of := callee(stop.Call); ok && name == "Stop" && of == timer.Name {
-					limits[made.Rhs[0]] = true
-				}
+		clause, ok := n.(*ast.CommClause)
+		if !ok || len(clause.Body) == 0 {
+			return true
+		}
+		if got, ok := clause.Comm.(*ast.ExprStmt); ok {
+			if receive, ok := got.X.(*ast.UnaryExpr); ok {
+				limits[receive.X] = true
 			}
 		}
 		return true
