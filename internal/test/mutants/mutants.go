@@ -349,7 +349,7 @@ var mutants = []mutant{
 		why:  "no test would see a create that was done and not answered",
 		old:  "case cutOnSend, cutAfterCommit, holdReply, loseReply: // the server may be faster than the cut\n",
 		new:  "case cutAfterCommit:\n\t\t\tc.cut()\n\t\t\tf.fire()\n\t\t\treturn false\n\t\tcase cutOnSend, holdReply, loseReply:\n",
-		test: "internal/test/proxy TestCutAfterCommitHidesWhatTheServerHasDone",
+		test: "internal/test/proxy TestFaults",
 	}, {
 		name: "network-delivers-what-a-partition-met-under-way", pkg: "internal/memnet",
 		why: "a delayed packet would cross a partition",

@@ -1,26 +1,33 @@
 package proxy_test
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/jute"
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
+
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // behind is a client behind a proxy, and a client without a proxy.
 type behind struct {
 	*proxy.Proxy
-	conn    *zk.Conn
-	witness *zk.Conn
+	conn    *wire.Conn
+	witness *wire.Conn
 	dir     string
 }
 
@@ -38,8 +45,8 @@ func newBehind(t *testing.T, v venue.Venue, timeout time.Duration) *behind {
 	p := v.Proxy(t, v.Servers(t)[0])
 	b := &behind{
 		Proxy:   p,
-		conn:    v.Connect(t, timeout, p.Addr()).Conn, // zk.Connect waits a second before each reconnect
-		witness: v.Connect(t, 10*time.Second).Conn,
+		conn:    v.Connect(t, timeout, p.Addr()),
+		witness: v.Connect(t, 10*time.Second),
 		dir:     test.Path(t), // on a server that other tests share
 	}
 	_, err := b.witness.Create(b.dir, nil, 0, acl)
@@ -52,6 +59,7 @@ func (b *behind) create() error {
 	return err
 }
 
+// committed returns how many nodes the client has created.
 func (b *behind) committed(t *testing.T) int {
 	t.Helper()
 	_, err := b.witness.Sync(b.dir)
@@ -80,195 +88,131 @@ func notFired(t *testing.T, f *proxy.Fault) {
 	}
 }
 
-func TestProxyForwards(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		for range 3 {
-			must(t, b.create())
-		}
-		if n := b.committed(t); n != 3 || b.Seen(proxy.CreateOp) != 3 || b.Seen(proxy.AnyOp) != 3 || b.Seen(proxy.ConnectOp) != 1 {
-			t.Errorf("committed %d, seen %d creates, %d in all, %d handshakes", n, b.Seen(proxy.CreateOp), b.Seen(proxy.AnyOp), b.Seen(proxy.ConnectOp))
-		}
-	})
+// pending checks that a call has not returned.
+func pending(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		t.Fatalf("the client has an answer: %v", err)
+	default:
+	}
 }
 
-func TestCutBeforeKeepsTheRequestFromTheServer(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		f := b.Next(proxy.CreateOp, proxy.CutBefore)
-		if err := b.create(); err == nil {
-			t.Error("no error from a create that was cut")
-		}
-		fired(t, f)
-		if n := b.committed(t); n != 0 {
-			t.Errorf("%d nodes, want 0", n)
-		}
-		must(t, b.create()) // the fault strikes once
-		if b.Seen(proxy.CreateOp) != 1 {
-			t.Errorf("seen %d creates, want 1: the one that was cut was not forwarded", b.Seen(proxy.CreateOp))
-		}
-	})
+// Each fault does to a create what its name says, once.
+func TestFaults(t *testing.T) {
+	const timeout = 3 * time.Second
+	lost, overloaded := zk.ErrConnectionClosed.Error(), "unknown error: -127"
+	for _, c := range []struct {
+		action    proxy.Action
+		committed int    // nodes when the fault has struck
+		holds     bool   // the call returns after Release
+		fails     string // the error of the call; "": none
+		sooner    time.Duration
+	}{
+		{action: proxy.CutBefore, committed: 0, fails: lost},
+		{action: proxy.CutOnSend, committed: 1, fails: lost},
+		{action: proxy.CutAfterCommit, committed: 1, fails: lost},
+		{action: proxy.HoldRequest, committed: 0, holds: true},
+		{action: proxy.HoldReply, committed: 1, holds: true},
+		{action: proxy.DelayRequest(time.Second), committed: 0, sooner: time.Second},
+		{action: proxy.DelayReply(time.Second), committed: 1, sooner: time.Second},
+		// The client detects the loss, because nothing reaches it.
+		{action: proxy.LoseRequest, committed: 0, fails: lost, sooner: timeout / 2},
+		{action: proxy.LoseReply, committed: 1, fails: lost, sooner: timeout / 2},
+		{action: proxy.Answer(-127), committed: 0, fails: overloaded},
+	} {
+		t.Run(c.action.String(), func(t *testing.T) {
+			t.Parallel()
+			venue.Both(t, func(t *testing.T, v venue.Venue) {
+				b := newBehind(t, v, timeout)
+				f := b.Next(proxy.CreateOp, c.action)
+				began := time.Now()
+				done := async(b.create)
+				fired(t, f)
+				test.Eventually(t, 10*time.Second, fmt.Sprintf("%d nodes", c.committed), func() bool { return b.committed(t) == c.committed })
+				if c.holds {
+					pending(t, done)
+					f.Release()
+				}
+				test.Within(t, 20*time.Second, "the create", func() {
+					if err := <-done; c.fails == "" && err != nil || c.fails != "" && (err == nil || err.Error() != c.fails) {
+						t.Errorf("create: %v, want %q", err, c.fails)
+					}
+				})
+				if took := time.Since(began); took < c.sooner {
+					t.Errorf("the create took %v, want at least %v", took, c.sooner)
+				}
+				want := c.committed
+				if c.fails == "" {
+					want = 1
+				}
+				if n := b.committed(t); n != want {
+					t.Errorf("%d nodes, want %d", n, want)
+				}
+				test.Eventually(t, 20*time.Second, "the next create works", func() bool { return b.create() == nil })
+			})
+		})
+	}
 }
 
-func TestCutAfterCommitHidesWhatTheServerHasDone(t *testing.T) {
+// Nothing overtakes a held reply, and a held request ends with its connection.
+func TestHeldPackets(t *testing.T) {
 	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		f := b.Next(proxy.CreateOp, proxy.CutAfterCommit)
-		if err := b.create(); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("create: %v", err)
-		}
-		fired(t, f)
-		if n := b.committed(t); n != 1 {
-			t.Errorf("%d nodes, want 1", n)
-		}
-	})
-}
-
-func TestCutAfterCommitOfADelete(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		must(t, b.create())
-		name := b.dir + "/" + test.Children(t, b.witness, b.dir)[0]
-		f := b.Next(proxy.DeleteOp, proxy.CutAfterCommit)
-		if err := b.conn.Delete(name, -1); err == nil {
-			t.Error("no error from a delete whose reply was lost")
-		}
-		fired(t, f)
-		if n := b.committed(t); n != 0 {
-			t.Errorf("%d nodes, want 0", n)
-		}
-		if err := b.conn.Delete(name, -1); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("the repeated delete: %v", err)
-		}
-	})
-}
-
-func TestCutOnSendReachesTheServer(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		f := b.Next(proxy.CreateOp, proxy.CutOnSend)
-		if err := b.create(); err == nil {
-			t.Error("no error from a create that was cut")
-		}
-		fired(t, f)
-		test.Eventually(t, 5*time.Second, "the server has made the node", func() bool { return b.committed(t) == 1 })
-	})
-}
-
-func TestHoldRequestKeepsItUntilRelease(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 20*time.Second)
-		f := b.Next(proxy.CreateOp, proxy.HoldRequest)
-		done := async(b.create)
-		fired(t, f)
-		if n := b.committed(t); n != 0 {
-			t.Errorf("%d nodes while the request is held", n)
-		}
-		f.Release()
-		must(t, <-done)
-		if n := b.committed(t); n != 1 {
-			t.Errorf("%d nodes, want 1", n)
-		}
-	})
-}
-
-func TestHoldReplyKeepsItUntilRelease(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 20*time.Second)
-		f := b.Next(proxy.CreateOp, proxy.HoldReply)
-		done := async(b.create)
-		fired(t, f)
-		if n := b.committed(t); n != 1 {
-			t.Errorf("%d nodes, want 1: only the reply is held", n)
-		}
-		select {
-		case err := <-done:
-			t.Fatalf("the client has the held reply: %v", err)
-		default:
-		}
-		f.Release()
-		must(t, <-done)
-	})
-}
-
-func TestHoldReplyHoldsTheWatchEventsBehindIt(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, 20*time.Second)
 		_, _, watch, err := b.conn.GetW(b.dir)
 		must(t, err)
-		f := b.Next(proxy.CreateOp, proxy.HoldReply)
+		reply := b.Next(proxy.CreateOp, proxy.HoldReply)
 		done := async(b.create)
-		fired(t, f)
+		fired(t, reply)
 		_, err = b.witness.Set(b.dir, []byte("x"), -1)
 		must(t, err)
-		select {
-		case e := <-watch:
-			t.Errorf("the event overtook the held reply: %v", e)
-		default:
+		synctest.Wait()
+		if n := b.Notifications(); n != 0 || len(watch) != 0 {
+			t.Errorf("%d events overtook the held reply", n)
 		}
-		if n := b.Notifications(); n != 0 {
-			t.Errorf("%d notifications forwarded", n)
-		}
-		f.Cancel() // releases the reply, too
+		reply.Cancel() // releases the reply, too
 		must(t, <-done)
 		<-watch
 		if n := b.Notifications(); n != 1 {
 			t.Errorf("%d notifications, want 1", n)
 		}
-	})
-}
 
-func TestCutEndsAHeldRequest(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 20*time.Second)
-		f := b.Next(proxy.CreateOp, proxy.HoldRequest)
-		done := async(b.create)
-		fired(t, f)
+		request := b.Next(proxy.CreateOp, proxy.HoldRequest)
+		done = async(b.create)
+		fired(t, request)
 		b.Cut()
 		if err := <-done; err == nil {
 			t.Error("no error after the cut")
 		}
-		f.Release()
+		request.Release()
 		must(t, b.create())
-		if n := b.committed(t); n != 1 {
-			t.Errorf("%d nodes, want 1: the held one is lost", n)
+		if n := b.committed(t); n != 2 {
+			t.Errorf("%d nodes, want 2: the held request is lost", n)
 		}
 	})
 }
 
-func TestNthAndCancel(t *testing.T) {
+// A fault strikes at the n-th request of its kind, or that it matches, unless it is canceled. Two
+// faults of one kind strike in turn.
+func TestWhichRequestAFaultStrikes(t *testing.T) {
 	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, 10*time.Second)
 		canceled := b.Next(proxy.CreateOp, proxy.CutBefore)
 		canceled.Cancel()
-		f := b.Nth(proxy.CreateOp, 3, proxy.CutBefore)
+		third := b.Nth(proxy.CreateOp, 3, proxy.CutBefore)
 		must(t, b.create())
 		_, _, err := b.conn.Children(b.dir) // another kind does not count
 		must(t, err)
 		must(t, b.create())
-		notFired(t, f)
+		notFired(t, third)
 		if err := b.create(); err == nil {
 			t.Error("the third create went through")
 		}
-		fired(t, f)
+		fired(t, third)
 		notFired(t, canceled)
-	})
-}
 
-func TestTwoFaultsForOneRequestStrikeInTurn(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
 		first, second := b.Next(proxy.CreateOp, proxy.CutBefore), b.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		for range 2 {
 			if err := b.create(); err == nil {
@@ -277,167 +221,179 @@ func TestTwoFaultsForOneRequestStrikeInTurn(t *testing.T) {
 		}
 		fired(t, first)
 		fired(t, second)
-		if n := b.committed(t); n != 1 {
-			t.Errorf("%d nodes, want 1", n)
+		if n := b.committed(t); n != 3 || b.Seen(proxy.CreateOp) != 3 {
+			t.Errorf("%d nodes, and %d creates were forwarded, want 3", n, b.Seen(proxy.CreateOp))
 		}
-	})
-}
 
-func TestWhereTellsRequestsApartByPath(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		f := b.Where(func(r proxy.Request) bool {
+		where := b.Where(func(r proxy.Request) bool {
 			return r.Is(proxy.ReadOp) && r.Watch && slices.Contains(r.Paths, b.dir)
 		}, 1, proxy.CutBefore)
-		_, _, _, err := b.conn.GetW("/")
+		_, _, _, err = b.conn.GetW("/")
 		must(t, err)
 		_, _, err = b.conn.Get(b.dir)
 		must(t, err)
-		notFired(t, f)
+		notFired(t, where)
 		if _, _, _, err := b.conn.GetW(b.dir); err == nil {
 			t.Error("no error")
 		}
-		fired(t, f)
-	})
-}
+		fired(t, where)
 
-func TestCutHandshake(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 20*time.Second)
 		session := b.conn.SessionID()
-		f := b.Next(proxy.ConnectOp, proxy.CutAfterCommit)
+		handshake := b.Next(proxy.ConnectOp, proxy.CutAfterCommit)
 		b.Cut()
-		fired(t, f)
-		test.Eventually(t, 10*time.Second, "the session is back", func() bool { return b.create() == nil })
+		fired(t, handshake)
+		test.Eventually(t, 10*time.Second, "a connection", func() bool { return b.create() == nil })
 		if b.conn.SessionID() != session {
 			t.Error("another session")
 		}
 	})
 }
 
-func TestMuteSwallowsAndUnmuteCuts(t *testing.T) {
+// The replies before and after an answer come in order, with the right results. A refused request
+// sets no watch, and a refused Multi has no results. No handshake is answered.
+func TestAnswer(t *testing.T) {
 	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 30*time.Second)
-		b.Mute()
-		done := async(b.create)
-		select {
-		case err := <-done:
-			t.Fatalf("a muted connection answered: %v", err)
-		case <-time.After(200 * time.Millisecond): // real: no event shows that no answer comes
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		b := newBehind(t, v, 20*time.Second)
+		b.Nth(proxy.CreateOp, 2, proxy.Answer(-127))
+		early := b.Next(proxy.ConnectOp, proxy.Answer(-127))
+		var replies []<-chan error
+		for range 4 {
+			replies = append(replies, async(b.create))
 		}
-		b.Unmute()
-		if err := <-done; err == nil {
-			t.Error("no error: the request was swallowed, and the connection has to be cut")
+		var errs []string
+		for _, done := range replies {
+			if err := <-done; err != nil {
+				errs = append(errs, err.Error())
+			}
 		}
-		if n := b.committed(t); n != 0 {
-			t.Errorf("%d nodes, want 0", n)
+		if n := b.committed(t); n != 3 || !slices.Equal(errs, []string{"unknown error: -127"}) {
+			t.Errorf("%d nodes, errors of four creates: %q", n, errs)
+		}
+		b.Cut()
+		test.Eventually(t, 10*time.Second, "a connection", func() bool { return b.create() == nil })
+		notFired(t, early)
+
+		b.Next(proxy.ReadOp, proxy.Answer(-101))
+		if _, _, _, err := b.conn.GetW(b.dir); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("get: %v", err)
+		}
+		b.Next(proxy.CheckOp, proxy.Answer(-102))
+		if results, err := b.conn.Multi(&zk.CheckVersionRequest{Path: b.dir, Version: -1}); !errors.Is(err, zk.ErrNoAuth) || len(results) != 0 {
+			t.Errorf("multi: %v, %v", results, err)
 		}
 		must(t, b.create())
 	})
 }
 
-func TestMuteKeepsTheEndOfTheSessionFromTheClient(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 30*time.Second)
-		session := b.conn.SessionID()
-		must(t, b.create())
-		b.Mute()
-		v.Expire(t, b.conn) // bypasses the proxy
-		if n := b.committed(t); n != 0 {
-			t.Errorf("%d nodes, want 0", n)
-		}
-		if b.conn.State() != zk.StateHasSession || b.conn.SessionID() != session {
-			t.Error("the client was notified through a black hole")
-		}
-		b.Unmute()
-		test.Eventually(t, 10*time.Second, "a new session", func() bool {
-			id := b.conn.SessionID()
-			return id != 0 && id != session && b.conn.State() == zk.StateHasSession
+// A muted proxy keeps everything from the client, also the end of its session and of its
+// connections. Unmute cuts what has lost a packet.
+func TestMute(t *testing.T) {
+	for name, c := range map[string]struct {
+		mute      func(*behind)
+		committed int
+	}{
+		"both":       {func(b *behind) { b.Mute() }, 0},
+		"replies":    {func(b *behind) { b.MuteReplies() }, 1},
+		"a lost one": {func(b *behind) { b.Next(proxy.CreateOp, proxy.LoseReply) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				b := newBehind(t, v, 30*time.Second)
+				session := b.conn.SessionID()
+				c.mute(b)
+				done := async(b.create)
+				time.Sleep(time.Second) // virtual
+				pending(t, done)
+				if n := b.committed(t); n != c.committed {
+					t.Errorf("%d nodes, want %d", n, c.committed)
+				}
+				v.Expire(t, b.conn) // bypasses the proxy
+				time.Sleep(time.Second)
+				pending(t, done)
+				if b.conn.State() != zk.StateHasSession || b.conn.SessionID() != session {
+					t.Error("the client was notified through a black hole")
+				}
+				b.Unmute()
+				synctest.Wait()
+				select {
+				case err := <-done:
+					if err == nil {
+						t.Error("the create got through")
+					}
+				default:
+					t.Error("the connection was not cut")
+				}
+				test.Eventually(t, 10*time.Second, "a new session", func() bool { return b.create() == nil })
+			})
 		})
-	})
+	}
 }
 
+// A muted proxy accepts connections, and no server receives them.
 func TestMuteOutlastsReconnects(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, time.Second) // drops a silent server after 0.7s
 		b.Mute()
-		test.Eventually(t, 10*time.Second, "the client notices", func() bool { return b.conn.State() != zk.StateHasSession })
-		test.Eventually(t, 20*time.Second, "the client tries again", func() bool {
-			return b.Live() > 1
-		})
+		test.Eventually(t, 20*time.Second, "the client tries again", func() bool { return b.conn.State() == zk.StateConnected })
+		if n := b.Seen(proxy.ConnectOp); n != 1 {
+			t.Errorf("%d handshakes", n)
+		}
 		b.Unmute()
 		test.Eventually(t, 20*time.Second, "a session again, the old one or another", func() bool { return b.create() == nil })
 	})
 }
 
-func TestMuteRepliesLetsRequestsThrough(t *testing.T) {
+// One proxy leads to several members. A fault strikes at the member to which the client is
+// connected.
+func TestOneProxyForAnEnsemble(t *testing.T) {
 	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 30*time.Second)
-		b.MuteReplies()
-		done := async(b.create)
-		test.Eventually(t, 5*time.Second, "the server has made the node", func() bool { return b.committed(t) == 1 })
-		test.Eventually(t, 5*time.Second, "its answer is lost", func() bool {
-			return b.LostReplies() > 0
-		})
-		select {
-		case err := <-done:
-			t.Fatalf("a muted connection answered: %v", err)
-		default:
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New()
+		e := memzk.Start(memzk.Config{Members: 2})
+		defer time.Sleep(time.Minute) // the clients' goroutines end
+		defer e.Stop()
+		for _, m := range e.Members() {
+			l, err := n.Listen(fmt.Sprintf("zk%d:2181", m.ID()))
+			must(t, err)
+			go func() { _ = m.Serve(l) }()
 		}
-		b.Unmute()
-		if err := <-done; err == nil {
-			t.Error("no error after the cut")
-		}
-	})
-}
-
-func TestRefuseAndAccept(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 30*time.Second)
-		session := b.conn.SessionID()
-		b.Refuse()
-		b.Refuse()
-		if c, err := v.Dial(t.Context(), "tcp", b.Addr()); err == nil {
-			c.Close()
-			t.Error("accepted while refusing")
-		}
-		test.Eventually(t, 5*time.Second, "the client notices", func() bool { return b.conn.State() != zk.StateHasSession })
-		must(t, b.Accept())
-		must(t, b.Accept())
-		test.Eventually(t, 10*time.Second, "the session is back", func() bool { return b.create() == nil })
-		if b.conn.SessionID() != session {
-			t.Error("another session")
-		}
-	})
-}
-
-func TestSetTargetMovesTheNextConnection(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		other := v.Standalone(t, venue.Options{})
-		p := v.Proxy(t, v.Servers(t)[0])
-		here := v.Connect(t, 10*time.Second, p.Addr())
-		p.SetTarget(other.Addr())
-		there := v.Connect(t, 10*time.Second, p.Addr())
-		path := test.Path(t)
-		_, err := here.Create(path, nil, 0, acl)
+		p := proxy.ForOn(t, n.Host("door1"), "zk1:2181")
+		second, err := p.Open(n.Host("door2"), "zk2:2181")
 		must(t, err)
-		if ok, _, err := there.Exists(path); err != nil || ok {
-			t.Errorf("exists %v, %v: the new connection goes to the old server", ok, err)
+		client := n.Host("client")
+		for _, addr := range []string{second, p.Addr()} {
+			conn, err := wire.Connect(t.Context(), []string{addr}, 10*time.Second, wire.WithDialer(client.DialContext))
+			must(t, err)
+			defer conn.Close()
+			f := p.Next(proxy.CreateOp, proxy.CutBefore)
+			if _, err := conn.Create("/x", nil, zk.FlagEphemeral, acl); err == nil {
+				t.Errorf("no error of a create that was cut at %s", addr)
+			}
+			fired(t, f)
+		}
+		p.Refuse()
+		p.Refuse()
+		for _, addr := range []string{second, p.Addr()} {
+			if _, err := client.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("dial while refusing: %v", err)
+			}
+		}
+		must(t, p.Accept())
+		must(t, p.Accept())
+		for _, addr := range []string{second, p.Addr()} {
+			c, err := client.DialContext(t.Context(), "tcp", addr)
+			must(t, err)
+			c.Close()
 		}
 	})
 }
 
 func TestKindsOfRequests(t *testing.T) {
 	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, 30*time.Second)
 		var mu sync.Mutex
 		var got []proxy.Op
@@ -492,125 +448,6 @@ func TestKindsOfRequests(t *testing.T) {
 		}
 		if b.Seen(proxy.MoveOp) != 1 || b.Seen(proxy.CheckOp) != 1 || b.Seen(proxy.AuthOp) != 1 || b.Seen(proxy.AnyOp) != 20 {
 			t.Errorf("seen %d moves, %d checks, %d auths, %d in all", b.Seen(proxy.MoveOp), b.Seen(proxy.CheckOp), b.Seen(proxy.AuthOp), b.Seen(proxy.AnyOp))
-		}
-	})
-}
-
-func TestWatchesAreSeenAfterAReconnect(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 30*time.Second)
-		_, _, _, err := b.conn.GetW(b.dir)
-		must(t, err)
-		b.Cut()
-		test.Eventually(t, 10*time.Second, "the watch is set again", func() bool { return b.Seen(proxy.WatchesOp) == 1 })
-	})
-}
-
-func TestHookMayCut(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		b.OnRequest(func(op proxy.Op) {
-			if op == proxy.CreateOp {
-				b.OnRequest(nil)
-				b.Cut()
-			}
-		})
-		if err := b.create(); err == nil {
-			t.Error("no error from a create that was cut")
-		}
-		if n := b.committed(t); n != 0 {
-			t.Errorf("%d nodes, want 0", n)
-		}
-		must(t, b.create())
-	})
-}
-
-func TestManyClientsThroughCuts(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		var conns []*zk.Conn
-		for range 4 {
-			conns = append(conns, v.Connect(t, 10*time.Second, p.Addr()).Conn)
-		}
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		for _, conn := range conns {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						_, _, _ = conn.Exists("/")
-						time.Sleep(time.Microsecond) // a goroutine that never waits stops the clock of a bubble
-					}
-				}
-			})
-		}
-		for range 20 {
-			before := p.Seen(proxy.AnyOp)
-			test.Eventually(t, 20*time.Second, "requests go through", func() bool { return p.Seen(proxy.AnyOp) > before+20 })
-			p.Cut()
-		}
-		close(stop)
-		wg.Wait()
-	})
-}
-
-// ReadFrame returns the first frames of any stream.
-func FuzzReadFrame(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0, 0, 0})
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte{0, 0, 0, 9, 'a'})
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		r := bytes.NewReader(stream)
-		var again bytes.Buffer
-		for {
-			body, err := jute.ReadFrame(r)
-			if err != nil {
-				break
-			}
-			if err := jute.WriteFrame(&again, body); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !bytes.HasPrefix(stream, again.Bytes()) {
-			t.Errorf("%x was read as %x", stream, again.Bytes())
-		}
-	})
-}
-
-func TestHideContainers(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		if _, err := b.conn.CreateContainer(b.dir+"/a", nil, zk.FlagContainer, acl); err != nil {
-			t.Fatal(err)
-		}
-		b.HideContainers()
-		multi := func(path string, flags int32) error {
-			_, err := b.conn.Multi(&zk.CreateRequest{Path: path, Acl: acl, Flags: flags})
-			return err
-		}
-		if err := multi(b.dir+"/m", zk.FlagContainer); err != zk.ErrBadArguments {
-			t.Errorf("a container in a Multi: %v", err)
-		}
-		if err := multi(b.dir+"/p", zk.FlagPersistent); err != nil {
-			t.Errorf("a plain node in a Multi: %v", err)
-		}
-		test.Eventually(t, 10*time.Second, "an answer", func() bool {
-			_, err := b.conn.CreateContainer(b.dir+"/b", nil, zk.FlagContainer, acl)
-			return err != nil && err.Error() == "unknown error: -6"
-		})
-		// After such an answer the server may cut the connection before the reply to a create. So
-		// there may be more nodes than successful creates.
-		test.Eventually(t, 10*time.Second, "the connection is there again", func() bool { return b.create() == nil })
-		left := test.Children(t, b.witness, b.dir)
-		if !slices.Contains(left, "a") || slices.Contains(left, "b") || slices.Contains(left, "m") || !slices.Contains(left, "p") {
-			t.Errorf("the container made before is to be there and the refused one not: %q", left)
 		}
 	})
 }
