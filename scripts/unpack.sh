@@ -2,7 +2,7 @@
 # unpack.sh NAME VERSION DIR unpacks what another Debian release has of ZooKeeper, Curator or kazoo into DIR, beside what
 # is installed and without installing it. An environment variable selects it:
 #
-#	zookeeper 3.4.13, 3.9.3    ZK_HOME=DIR
+#	zookeeper 3.9.3            ZK_HOME=DIR
 #	curator 5.7.1              CURATOR_HOME=DIR
 #	kazoo 2.9.0                KAZOO_HOME=DIR
 set -euo pipefail
@@ -10,7 +10,6 @@ set -euo pipefail
 [ $# = 3 ] || { echo "usage: unpack.sh zookeeper|curator|kazoo VERSION DIR" >&2; exit 2; }
 name=$1 version=$2 dir=$3
 case "$name $version" in
-"zookeeper 3.4.13") release=bullseye package=libzookeeper-java select=ZK_HOME ;;
 "zookeeper 3.9.3") release=trixie package=libzookeeper-java select=ZK_HOME ;;
 "curator 5.7.1") release=trixie package=libcurator-recipes-java select=CURATOR_HOME ;;
 "kazoo 2.9.0") release=trixie package=python3-kazoo select=KAZOO_HOME ;;

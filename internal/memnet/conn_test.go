@@ -219,8 +219,8 @@ func TestCloseWakesReaders(t *testing.T) {
 	})
 }
 
-// A deadline comes before data. A Read uses the deadline that another goroutine has set last: sooner,
-// later, past, or none.
+// A deadline comes before data. A Read uses the deadline that another goroutine has set last:
+// sooner, later, past, or none.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)

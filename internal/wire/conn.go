@@ -36,13 +36,8 @@ type Conn struct {
 	failed   context.CancelFunc
 	work     sync.WaitGroup // the goroutine that drains the client's events
 
-	logged          sync.Map     // the messages that Printf does not log again now
-	zxid            atomic.Int64 // in the last reply of this session; 0: none. See takeZxid
-	noRemoveWatches atomic.Bool  // a server does not know RemoveWatches
-
-	// Dropped reports whether the server, being overloaded, has dropped the last request. Pings do
-	// not count.
-	Dropped atomic.Bool
+	logged sync.Map     // the messages that Printf does not log again now
+	zxid   atomic.Int64 // in the last reply of this session; 0: none. See takeZxid
 
 	closing        atomic.Bool
 	closed         chan struct{} // closed when Close has returned

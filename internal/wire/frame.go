@@ -56,7 +56,6 @@ const (
 	ownXids = -1000
 
 	codeConnectionLoss = -4 // no server sends it
-	codeUnimplemented  = -6
 	codeNoNode         = -101
 	codeBadVersion     = -103
 	codeNoChildren     = -108 // an ephemeral node has none

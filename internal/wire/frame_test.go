@@ -6,7 +6,7 @@ import "testing"
 func TestWhatProvesTheSession(t *testing.T) {
 	const noAuth, invalidACL, sessionExpired, sessionMoved, notReadOnly, lost, timedOut, noSession = -102, -114, -112, -118, -119, -4, -7, -12
 	all := []int32{0, codeNoNode, noAuth, codeBadVersion, codeNoChildren, codeNodeExists, codeNotEmpty, sessionExpired, invalidACL,
-		codeAuthFailed, sessionMoved, notReadOnly, codeThrottled, codeUnimplemented, lost, timedOut, noSession, codeDemandsSASL}
+		codeAuthFailed, sessionMoved, notReadOnly, codeThrottled, lost, timedOut, noSession, codeDemandsSASL}
 	for op, proving := range map[int32][]int32{
 		opMulti:   {0}, // a refusal is in its results
 		opCreate:  {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},

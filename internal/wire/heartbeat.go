@@ -13,18 +13,17 @@ import "time"
 //   - mP >= R + 9T/32: each heartbeat proves the heartbeat that was sent m periods before;
 //   - (m+1)P + R < T: the next answer comes in time.
 //
-// With P = 3T/16 and m = 3 both hold for any R below T/4. With a slightly shorter P they hold for R
-// = T/4, too. If a goroutine waits up to W for a processor, R is W, and the heartbeats leave up to
-// W late. Then (m+1)P + 2W < T must hold, which is so for a W below T/8.
+// With P = 2T/11 and m = 3 both hold for any R up to T/4. If a goroutine waits up to W for a
+// processor, R is W, and the heartbeats leave up to W late. Then mP >= 2W + 9T/32 and (m+1)P + 2W <
+// T must hold, which is so for a W up to T/8.
 
 // beats has the times of a Conn's heartbeats. The Conn's mu guards it.
 type beats struct {
 	wanted bool
 	// In a busy process the runtime now and then runs the goroutine of a timer behind all others.
 	// Then the goroutine of the second timer, which fires a little later, is in time.
-	timers     [2]*time.Timer
-	due        time.Time // of the next heartbeat; a late heartbeat does not delay the next
-	unanswered int       // heartbeats that were sent and not answered
+	timers [2]*time.Timer
+	due    time.Time // of the next heartbeat; a late heartbeat does not delay the next
 }
 
 // KeepAlive starts or stops the heartbeats.
@@ -35,15 +34,8 @@ func (c *Conn) KeepAlive(on bool) {
 	c.beatAt(time.Now().Add(c.beatPeriod()))
 }
 
-// beatPeriod returns P; caller holds mu. If a heartbeat is not answered when the next one leaves, R
-// is above 3T/16.
-func (c *Conn) beatPeriod() time.Duration {
-	period := c.Timeout() * 3 / 16
-	if c.beats.unanswered > 0 {
-		period -= c.Timeout() / 160
-	}
-	return period
-}
+// beatPeriod returns P.
+func (c *Conn) beatPeriod() time.Duration { return c.Timeout() * 2 / 11 }
 
 // beatAt sets when the next heartbeat is sent. On a new connection, which has no proof yet, that is
 // at once. Caller holds mu.
@@ -63,7 +55,7 @@ func (c *Conn) beatAt(due time.Time) {
 // noticing answers it.
 func (c *Conn) beat() {
 	c.mu.Lock()
-	now, w := time.Now(), c.current
+	now, w := time.Now(), c.up()
 	if !c.beats.wanted || now.Before(c.beats.due) {
 		c.mu.Unlock()
 		return
@@ -73,26 +65,31 @@ func (c *Conn) beat() {
 		due = now.Add(c.beatPeriod())
 	}
 	c.beatAt(due)
-	up := w != nil && w.phase == running
-	sends := up && w.pastAuth
-	if sends {
-		c.beats.unanswered++
-	}
+	early := w != nil && !w.pastAuth
 	c.mu.Unlock()
-	if !sends {
-		if up {
-			// The client may still have to send its credentials, which must be the first packet.
-			// The heartbeat follows the client's next request, see packetConn.note.
-			c.ping()
-		}
+	if early {
+		c.ping() // the heartbeat follows it, see packetConn.note
+	}
+	if w == nil || early {
 		return
 	}
 	const anyVersion, noError, noOp = int32(-1), int32(-1), int32(-1)
 	check := encode(nil, int32(opCheck), byte(0), noError, "/", anyVersion, noOp, byte(1), noError)
 	w.send(opMulti, check, nil, func(code int32) {
-		c.beats.unanswered--
 		if code != codeConnectionLoss {
 			c.beaten(now)
 		}
 	})
+}
+
+// up returns the packetConn if it has a session, or nil. Caller holds mu.
+//
+// As long as the packetConn is not pastAuth, the client may still have to send its credentials.
+// They must be the first packets, because some servers refuse all other requests without them. So
+// the client sends a request before the packetConn sends its own, see ping.
+func (c *Conn) up() *packetConn {
+	if c.current == nil || c.current.phase != running {
+		return nil
+	}
+	return c.current
 }

@@ -99,7 +99,7 @@ func TestWhenALossIsTold(t *testing.T) {
 	}
 	of := func(d time.Duration) float64 { return d.Seconds() / timeout.Seconds() }
 	t.Logf("between %.3f T and %.3f T", of(soonest), of(latest))
-	if of(soonest) < 0.4 || of(soonest) > 0.45 || of(latest) > 0.75 || of(latest) < 0.7 {
+	if of(soonest) < 0.4 || of(soonest) > 0.5 || of(latest) > 0.75 || of(latest) < 0.7 {
 		t.Errorf("reported between %.3f T and %.3f T after the last answer", of(soonest), of(latest))
 	}
 }
@@ -115,13 +115,12 @@ const (
 // long to write the last heartbeat.
 func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		delay, slow, period time.Duration
+		delay, slow time.Duration
 	}{
-		"answered":         {0, 0, timeout * 3 / 16},
-		"answered in time": {timeout / 8, 0, timeout * 3 / 16},
-		"answered late":    {timeout / 4, 0, timeout*3/16 - timeout/160},
-		"not answered":     {-1, 0, timeout*3/16 - timeout/160},
-		"written slowly":   {0, slowWrite, timeout * 3 / 16},
+		"answered":       {0, 0},
+		"answered late":  {timeout / 4, 0},
+		"not answered":   {-1, 0},
+		"written slowly": {0, slowWrite},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -137,8 +136,8 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 					t.Fatalf("%d heartbeats, want 5", len(all))
 				}
 				for i, h := range all[2:] {
-					if got := h.at.Sub(all[i+1].at); got != c.period {
-						t.Errorf("heartbeat %d left %v after the one before it, want %v", i+2, got, c.period)
+					if got := h.at.Sub(all[i+1].at); got != timeout*2/11 {
+						t.Errorf("heartbeat %d left %v after the one before it, want 2T/11", i+2, got)
 					}
 				}
 				last := len(all)

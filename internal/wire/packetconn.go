@@ -286,9 +286,6 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if ok && r.op != opPing {
-		c.Dropped.Store(code == codeThrottled)
-	}
 	if r.op == opClose && code == 0 {
 		c.closeConfirmed.Store(true)
 	}
@@ -370,14 +367,10 @@ const anyWatches int32 = 3
 
 // unwatch removes the watches on a marker or on another node, unless a waiter watches it again.
 func (w *packetConn) unwatch(path string) {
-	c := w.client
-	unwatched := func() bool { return len(w.watches[path]) == 0 && !c.noRemoveWatches.Load() }
+	unwatched := func() bool { return len(w.watches[path]) == 0 }
 	w.send(opRemoveWatches, encode(nil, path, anyWatches), unwatched, func(code int32) {
-		switch code {
-		case codeThrottled: // the server has dropped the request
+		if code == codeThrottled { // other codes say that there was no watch: it has fired meanwhile
 			time.AfterFunc(throttlePause, func() { w.unwatch(path) })
-		case codeUnimplemented: // other codes say that there was no watch: it has fired meanwhile
-			c.noRemoveWatches.Store(true)
 		}
 	})
 }

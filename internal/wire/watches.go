@@ -22,7 +22,6 @@ import (
 // creation of the marker receives an event if the owner has deleted the node. One request sets both
 // watches. A server keeps a watch for a creation until the node is created. So if the node is
 // deleted without its marker, the packetConn removes the watch on the marker (RemoveWatches).
-// Servers before 3.5 do not know that request; on these, markers are no longer watched.
 
 // mostWatches bounds the bytes of the paths in one request: far below the server's limit of 1 MiB,
 // which may be configured lower.
@@ -38,24 +37,18 @@ const mostWatches = 128 << 10
 // zk.EventNodeCreated and the path of the marker.
 func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
 	c.mu.Lock()
-	p := c.current
-	up := p != nil && p.phase == running
-	early := up && !p.pastAuth
+	p := c.up()
+	early := p != nil && !p.pastAuth
 	c.mu.Unlock()
-	if !up {
+	if p == nil {
 		return nil, zk.ErrConnectionClosed
 	}
+	var err error
 	if early {
-		// The client may still have to send its credentials. They must be the first packet, because
-		// some servers refuse all other requests without them.
-		if err := c.ping(); err != nil {
+		if err = c.ping(); err != nil {
 			return nil, err
 		}
 	}
-	if c.noRemoveWatches.Load() {
-		mark = ""
-	}
-	var err error
 	all := make([]*Watch, 0, len(paths))
 	for len(all) < len(paths) {
 		var batch []*Watch
@@ -164,8 +157,8 @@ func (c *Conn) readChildren(w *Watch) error {
 // watch, too.
 func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watchKind) (*Watch, error) {
 	c.mu.Lock()
-	p := c.current
-	if p == nil || p.phase != running {
+	p := c.up()
+	if p == nil {
 		c.mu.Unlock()
 		return nil, zk.ErrConnectionClosed
 	}
@@ -188,8 +181,8 @@ func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watch
 
 // Drop removes the watch, also from the server, unless a goroutine waits for it. It fires the watch
 // as Miss does, so the next caller sets another. It reports whether the watch has fired, also
-// before the call. The server keeps its watch if it is older than 3.5, or if this process has
-// another watch on the node. If the program has set a watch on the node through the zk client, the
+// before the call. The server keeps its watch if this process has another watch on the node. If the
+// program has set a watch on the node through the zk client, the
 // server removes that watch, too. The watch must not have a release marker.
 func (w *Watch) Drop() bool {
 	w.conn.client.mu.Lock()

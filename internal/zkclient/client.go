@@ -43,10 +43,6 @@ type connection struct {
 	monitor monitor
 	Held    sync.Map // the grants of package queue that have not ended
 
-	// plainOnly is true if a server has answered that it does not know container nodes: it is older
-	// than 3.5.1.
-	plainOnly atomic.Bool
-
 	// headers is 0 until the zxid in the header of a reply has been compared with the czxid of the
 	// node, then headersRight or headersWrong.
 	headers atomic.Int32

@@ -2,15 +2,15 @@ package zkclient
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// MakeDir creates a directory and its missing parents. On servers from 3.5.1 on they are
-// containers, which the server deletes after they have been empty for a while. If the directory
-// exists, MakeDir returns nil.
+// MakeDir creates a directory and its missing parents. They are containers, which the server
+// deletes after they have been empty for a while. If the directory exists, MakeDir returns nil.
 func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	return c.MakeContainer(ctx, dir, nil, acl)
 }
@@ -66,24 +66,14 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create fun
 // the goroutine that decodes the reply. Under the race detector, users' tests would fail. (Create
 // would create a plain node, which the server does not delete.)
 func (c *Client) createContainer(dir string, data []byte, acl []zk.ACL) (string, error) {
-	if !c.plainOnly.Load() {
-		_, err := c.multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})
-		switch err {
-		case zk.ErrNodeExists, zk.ErrAPIError:
-			// The zk client does not know the type of the result of a container in a Multi, and
-			// returns ErrAPIError, which no server sends. It knows the type of a refusal.
-			return dir, nil
-		case zk.ErrBadArguments: // the server does not know containers, or refuses the path
-		default:
-			return dir, err
-		}
-	}
-	_, err := c.conn.Create(dir, data, zk.FlagPersistent, acl)
-	if err == zk.ErrNodeExists {
-		err = nil
-	}
-	if err == nil {
-		c.plainOnly.Store(true)
+	_, err := c.multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})
+	switch err {
+	case zk.ErrNodeExists, zk.ErrAPIError:
+		// The zk client does not know the type of the result of a container in a Multi, and returns
+		// ErrAPIError, which no server sends. It knows the type of a refusal.
+		return dir, nil
+	case zk.ErrBadArguments:
+		err = fmt.Errorf("the server refuses to create a container, as before ZooKeeper 3.5.1: %w", err)
 	}
 	return dir, err
 }

@@ -11,7 +11,6 @@ import (
 
 var directories = []scenario{
 	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
-	{"a server that knows no containers makes directories that stay", withoutContainers, 0},
 	{"the directory of an idle lock goes by itself", idleGoes, modern},
 	{"a holder and a waiter whose directory is deleted", deletedDirectory, 0},
 	{"a directory that is deleted between the create and the listing is made again", deletedBeforeTheListing, 0},
@@ -28,21 +27,6 @@ func (s *scene) makeDir(acl []zk.ACL) {
 	for _, dir := range s.dirs() {
 		_, err := s.Witness.Create(dir, nil, zk.FlagPersistent, acl)
 		s.Must(err)
-	}
-}
-
-func withoutContainers(s *scene) {
-	s.move(s.Path + "/b/c")
-	c := s.behind()
-	c.proxy.HideContainers()
-	s.unlock(c.lock())
-	asked := c.proxy.Seen(proxy.MkdirOp)
-	h := c.lock()
-	a := s.client().wait(2)
-	s.unlock(h)
-	s.unlock(a.Granted())
-	if again := c.proxy.Seen(proxy.MkdirOp); again != asked {
-		s.Errorf("%d directories were made where there were some", again-asked)
 	}
 }
 

@@ -107,9 +107,17 @@ var mutants = []mutant{
 		test: "internal/wire TestAHeartbeatCountsFromBeforeItWasWritten",
 	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
-		why:  "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
-		old:  `up && w.pastAuth`,
-		new:  `up && w.pastAuth && c.beats.unanswered == 0`,
+		why: "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
+		old: `early := w != nil && !w.pastAuth`,
+		new: `early := w != nil && !w.pastAuth
+	if w != nil {
+		for _, p := range w.sent {
+			if p.op == opMulti && p.answered != nil {
+				c.mu.Unlock()
+				return
+			}
+		}
+	}`,
 		test: ". TestAFarServerCostsNoHold",
 	}, { // Guarantee 1 of docs/reference/guarantees.md: exclusion.
 		name: "one-more-tolerated", pkg: "internal/queue", in: "clear",

@@ -38,10 +38,9 @@ type Proxy struct {
 	passwd   []byte
 	closed   bool
 
-	wg             sync.WaitGroup
-	seen           [numOps]atomic.Int64
-	notifications  atomic.Int64
-	hideContainers atomic.Bool
+	wg            sync.WaitGroup
+	seen          [numOps]atomic.Int64
+	notifications atomic.Int64
 }
 
 // A door is an address of a Proxy, and its target.

@@ -334,7 +334,7 @@ func TestMute(t *testing.T) {
 // A muted proxy accepts connections, and no server receives them.
 func TestMuteOutlastsReconnects(t *testing.T) {
 	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, time.Second) // drops a silent server after 0.7s
 		b.Mute()
 		test.Eventually(t, 20*time.Second, "the client tries again", func() bool { return b.conn.State() == zk.StateConnected })

@@ -230,7 +230,6 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 		}
 	}
 	c.await(r, late)
-	c.proxy.aged(r, body)
 	c.proxy.count(r) // before the server can answer: a test may check the count then
 	if err := jute.WriteFrame(c.server, body); err != nil {
 		return false
