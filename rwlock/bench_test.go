@@ -1,6 +1,7 @@
 package rwlock_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,17 +43,21 @@ func joinedRead(b *testing.B, opts ...rwlock.Option) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			h, err := mu.RLock(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := h.Release(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			cycle(b, mu.RLock)
 		}
 	})
 	b.StopTimer()
 	if err := first.Release(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func cycle(b *testing.B, take func(context.Context) (*zklocks.Hold, error)) {
+	h, err := take(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := h.Release(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -65,13 +70,7 @@ func BenchmarkLock(b *testing.B) {
 	mu := rwlock.New(locks.On(conn), test.Path(b))
 	b.ReportAllocs()
 	for b.Loop() {
-		h, err := mu.Lock(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := h.Release(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		cycle(b, mu.Lock)
 	}
 }
 
@@ -84,13 +83,7 @@ func BenchmarkHandoff(b *testing.B) {
 	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			h, err := mu.Lock(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := h.Release(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			cycle(b, mu.Lock)
 		}
 	})
 }

@@ -212,30 +212,6 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	})
 }
 
-// A writer that has downgraded releases a read lock, while other readers may still hold it.
-func TestAMarkedReaderIsNotTheLast(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		held, line := stand(s, 3, 0)
-		reader := behind(s)
-		waits := reader.waitRead(5)
-		writer := behind(s)
-		later := writer.waitWrite(6)
-		unlock(s, held)
-		unlock(s, line[0].Granted())
-		unlock(s, line[1].Granted())
-		h := line[2].Granted()
-		s.Must(line[2].Downgrade(s.Ctx, h))
-		r := waits.Granted()
-		unlock(s, h)
-		s.CatchUp(writer.conn)
-		later.Waits()
-		unlock(s, r)
-		unlock(s, later.Granted())
-		s.Empty()
-	})
-}
-
 // last returns the path of the newest node.
 func last(s *contract.Stage) string {
 	s.Helper()

@@ -3,7 +3,6 @@ package queue
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
@@ -26,20 +25,15 @@ func (g lostBehind) Alive() error {
 func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Standalone(t, venue.Options{})
-		p := v.Proxy(t, server.Addr())
-		conn := v.Connect(t, 10*time.Second, p.Addr())
-		path := test.Path(t)
-		l := newQueue(t, conn, path, with(Default(), rwNames))
-		h := lock(t, l, znode.Write)
+		x := shared(t, v)
+		h := lock(t, x.queue, znode.Write)
 		h.Grant.state.Grant = lostBehind{h.Grant}
-		if err := h.Downgrade(t.Context(), l, znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
+		if err := h.Downgrade(t.Context(), x.queue, znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("downgraded what was lost: %v", err)
 		}
-		if n := p.Seen(proxy.MoveOp); n != 0 {
+		if n := x.proxy.Seen(proxy.MoveOp); n != 0 {
 			t.Errorf("%d downgrades were sent", n)
 		}
-		witness := v.Connect(t, 10*time.Second, server.Addr())
-		test.AssertEmpty(t, witness, path)
+		test.AssertEmpty(t, x.witness, x.queue.dir)
 	})
 }

@@ -10,8 +10,21 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/internal/znode"
 )
+
+// holds acquires the lock, and begins many holds on the grant.
+func (x *testQueue) holds(n int) (*Grant, []<-chan struct{}) {
+	x.Helper()
+	grant, err := x.queue.Acquire(x.Context(), Request{Kind: x.kind, Nodes: 1}, true)
+	x.must(nil, err)
+	lost := make([]<-chan struct{}, n)
+	for i := range lost {
+		var h Hold
+		h.Begin(grant, x.queue, nil, nil)
+		lost[i] = h.State().Lost()
+	}
+	return grant, lost
+}
 
 // The process that has lost a hold deletes the node, and so lets the next holder in. Every holder
 // must be notified before. There are many, so that a deletion that begins too early reaches the
@@ -19,31 +32,18 @@ import (
 func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Servers(t)[0]
-		p := v.Proxy(t, server)
-		conn := v.Connect(t, 10*time.Second, p.Addr())
-		path := test.Path(t)
-		l := newQueue(t, conn, path, with(Default(), lockNames))
+		x := newTestQueue(t, v, 10*time.Second)
 		for range 5 {
-			place, err := l.Acquire(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			parts := make([]Hold, 5_000)
-			lost := make([]<-chan struct{}, len(parts))
-			for i := range parts {
-				parts[i].Begin(place, l, nil, nil)
-				lost[i] = parts[i].State().Lost()
-			}
-			sent, open := openAt(p, proxy.DeleteOp, lost)
-			place.state.Lose(errors.New("test"))
+			grant, lost := x.holds(5_000)
+			sent, open := openAt(x.proxy, proxy.DeleteOp, lost)
+			grant.state.Lose(errors.New("test"))
 			test.Within(t, 20*time.Second, "the node is deleted", func() { <-sent })
-			p.OnRequest(nil)
+			x.proxy.OnRequest(nil)
 			if n := open.Load(); n > 0 {
-				t.Fatalf("%d of %d holders have not been told when the node is deleted", n, len(parts))
+				t.Fatalf("%d of %d holders have not been told when the node is deleted", n, len(lost))
 			}
 		}
-		test.AssertEmpty(t, conn, path)
+		test.AssertEmpty(t, x.witness, x.queue.dir)
 	})
 }
 
@@ -74,33 +74,21 @@ func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-			p := v.Proxy(t, v.Servers(t)[0])
-			conn := v.Connect(t, 10*time.Second, p.Addr())
-			path := test.Path(t)
-			q := newQueue(t, conn, path, with(Default(), lockNames))
-			grant, err := q.Acquire(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			holds := make([]Hold, 10_000)
-			lost := make([]<-chan struct{}, len(holds))
-			for i := range holds {
-				holds[i].Begin(grant, q, nil, nil)
-				lost[i] = holds[i].State().Lost()
-			}
-			sent, open := openAt(p, proxy.CloseOp, lost)
+			x := newTestQueue(t, v, 10*time.Second)
+			grant, lost := x.holds(10_000)
+			sent, open := openAt(x.proxy, proxy.CloseOp, lost)
 			var asker sync.WaitGroup
 			asker.Go(func() {
 				for grant.Err() == nil {
 				}
 			})
-			conn.Close()
+			x.conn.Close()
 			asker.Wait()
 			test.Within(t, 20*time.Second, "the end of the session is asked for", func() { <-sent })
 			if n := open.Load(); n > 0 {
-				t.Errorf("%d of %d holders have not been told", n, len(holds))
+				t.Errorf("%d of %d holders have not been told", n, len(lost))
 			}
-			test.AssertEmpty(t, v.Connect(t, 10*time.Second), path)
+			test.AssertEmpty(t, x.witness, x.queue.dir)
 		})
 	}
 }

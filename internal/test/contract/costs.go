@@ -1,10 +1,6 @@
 package contract
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test"
@@ -16,39 +12,18 @@ var costs = []scenario{
 	{"a cycle behind the holder takes as few requests as promised", fewBehind, 0},
 }
 
-// received returns how many packets a client has sent, as counted by the server.
-func received(s *scene, c *client) int {
-	s.Helper()
-	answer, err := s.Venue.Shared(s).Word("cons")
-	s.Must(err)
-	for line := range strings.Lines(answer) {
-		if !strings.Contains(line, fmt.Sprintf("sid=0x%x,", uint64(c.conn.SessionID()))) {
-			continue
-		}
-		_, rest, _ := strings.Cut(line, "recved=")
-		count, _, _ := strings.Cut(rest, ",")
-		n, err := strconv.Atoi(count)
-		s.Must(err)
-		return n
-	}
-	s.Fatalf("the server does not know session %#x:\n%s", c.conn.SessionID(), answer)
-	return 0
-}
-
 func fewRequests(s *scene) {
 	const cycles = 100
 	s.makeDir(zk.WorldACL(zk.PermAll)) // a persistent node, because the server may delete a container between two cycles
-	c := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
+	c := s.with(s.BehindFor(quietSession))
 	for range 3 {
 		s.unlock(c.lock())
 	}
-	before := received(s, c)
+	before := c.proxy.Seen(proxy.AnyOp)
 	for range cycles {
 		s.unlock(c.lock())
 	}
-	n := received(s, c) - before
-	s.Logf("%d requests in %d cycles", n, cycles)
-	if n != cycles*s.r.Requests {
+	if n := c.proxy.Seen(proxy.AnyOp) - before; n != int64(cycles*s.r.Requests) {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Requests)
 	}
 }
@@ -84,7 +59,6 @@ func fewBehind(s *scene) {
 	if lists := c.proxy.Seen(proxy.ListOp) - listed; lists != int64(cycles*len(s.dirs())) {
 		s.Errorf("%d listings in %d cycles", lists, cycles)
 	}
-	s.Logf("%d requests in %d cycles", n, cycles)
 	if n != int64(cycles*s.r.Behind) {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Behind)
 	}

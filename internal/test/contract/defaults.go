@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -31,39 +30,10 @@ func (s *scene) connection(opts ...zklocks.ConnectOption) *zklocks.Conn {
 	return conn
 }
 
-// during takes a lock, and shows its node meanwhile.
-func (s *scene) during(l Locker, look func(zklocks.Member, []zk.ACL)) {
-	s.Helper()
-	s.Must(zklocks.Do(s.Ctx, l.Lock, func(ctx context.Context, h *zklocks.Hold) error {
-		members, err := l.Queue(ctx)
-		if err != nil {
-			return err
-		}
-		if len(members) != 1 || members[0].Path != NodeOf(h) || members[0].Token != h.Token() {
-			s.Fatalf("queue %+v, want the node %s, token %d, alone", members, NodeOf(h), h.Token())
-		}
-		acl, _, err := s.Witness.GetACL(members[0].Path)
-		if err != nil {
-			return err
-		}
-		look(members[0], acl)
-		return nil
-	}))
-	s.EmptyNow()
-}
-
 func defaultsOfConnect(s *scene) {
 	all, own := NewEvents(s), NewEvents(s)
 	world, ours := zk.WorldACL(zk.PermAll), append(zk.WorldACL(zk.PermAll), zk.DigestACL(zk.PermAll, "ann", "secret")...)
 	conn := s.connection(zklocks.WithData([]byte("ours")), zklocks.WithACL(ours), zklocks.WithObserver(all.Observer()))
-	wants := func(data string, list []zk.ACL) func(zklocks.Member, []zk.ACL) {
-		return func(m zklocks.Member, acl []zk.ACL) {
-			s.Helper()
-			if string(m.Data) != data || !slices.Equal(acl, list) {
-				s.Errorf("data %q, list %v, want %q, %v", m.Data, acl, data, list)
-			}
-		}
-	}
 	plain := s.r.New(conn, s.Path)
 	special := s.r.New(conn, s.Path, zklocks.WithObserver(own.Observer()), zklocks.WithACL(world), zklocks.WithData([]byte("mine")))
 	for i, row := range []struct {
@@ -78,7 +48,19 @@ func defaultsOfConnect(s *scene) {
 		{s.r.New(conn, s.Path), "ours", ours, 1}, // an option of one lock is not a default of the others
 		{s.r.New(conn, s.Path, zklocks.WithData(nil)), "", ours, 1},
 	} {
-		s.during(row.lock, wants(row.data, row.acl))
+		h, err := row.lock.Lock(s.Ctx)
+		s.Must(err)
+		members, err := row.lock.Queue(s.Ctx)
+		s.Must(err)
+		if len(members) != 1 || members[0].Path != NodeOf(h) || string(members[0].Data) != row.data {
+			s.Fatalf("lock %d: queue %+v, want the node %s with the data %q", i, members, NodeOf(h), row.data)
+		}
+		acl, _, err := s.Witness.GetACL(members[0].Path)
+		s.Must(err)
+		if !slices.Equal(acl, row.acl) {
+			s.Errorf("lock %d: the list %v, want %v", i, acl, row.acl)
+		}
+		s.unlock(h)
 		Next[observe.Released](all, i+1) // the observers of Connect and of the lock get the events
 		if n := len(Of[observe.Released](own)); n != row.own {
 			s.Errorf("lock %d: the observer of the second is told of %d holds, want %d", i, n, row.own)

@@ -87,12 +87,11 @@ func verifies(s *scene) {
 // A read is enough on a server that is up to date. On a server that lags behind, only a request
 // that the quorum answers is enough.
 func verifiesByTheQuorum(s *scene) {
-	conn, p := s.BehindFor(quietSession)
-	c := s.with(conn, p)
+	c := s.with(s.BehindFor(quietSession))
 	h := c.lock()
-	checks, all := p.Seen(proxy.CheckOp), p.Seen(proxy.AnyOp)
+	checks, all := c.proxy.Seen(proxy.CheckOp), c.proxy.Seen(proxy.AnyOp)
 	s.Must(h.Verify(s.Ctx))
-	if checks, all = p.Seen(proxy.CheckOp)-checks, p.Seen(proxy.AnyOp)-all; checks != 1 || all != 1 {
+	if checks, all = c.proxy.Seen(proxy.CheckOp)-checks, c.proxy.Seen(proxy.AnyOp)-all; checks != 1 || all != 1 {
 		s.Errorf("%d requests, %d of them through the quorum", all, checks)
 	}
 	s.unlock(h)

@@ -208,8 +208,7 @@ func toldBeforeTheNext(s *scene) {
 }
 
 func survivorDeleted(s *scene) {
-	conn, p := s.BehindFor(6 * time.Second) // long enough for a busy machine's reconnects
-	c := s.with(conn, p)
+	c := s.with(s.BehindFor(6 * time.Second)) // long enough for a busy machine's reconnects
 	h := c.lock()
 	c.proxy.MuteReplies() // the client's reconnects keep the session alive
 	s.Lost(h.Lost())
@@ -221,15 +220,14 @@ func survivorDeleted(s *scene) {
 
 func tellsTheDeadline(s *scene) {
 	const timeout = 2 * time.Second
-	conn, p := s.BehindFor(timeout)
-	c := s.with(conn, p)
+	c := s.with(s.BehindFor(timeout))
 	h := c.lock()
 	first := h.ValidUntil()
 	if left := time.Until(first); left <= 0 || left > timeout {
 		s.Errorf("%v are left", left)
 	}
 	test.Eventually(s, soon, "a heartbeat moves the deadline", func() bool { return h.ValidUntil().After(first) })
-	p.Mute()
+	c.proxy.Mute()
 	last := h.ValidUntil()
 	s.Lost(h.Lost())
 	if at := time.Now(); last.IsZero() || at.Before(last) || s.Virtual() && at.After(last) {
@@ -238,6 +236,6 @@ func tellsTheDeadline(s *scene) {
 	if d := h.ValidUntil(); !d.IsZero() {
 		s.Errorf("a lost hold has a deadline: %v", d)
 	}
-	p.Unmute()
+	c.proxy.Unmute()
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 }

@@ -122,8 +122,7 @@ func (s *scene) client() *client {
 // behind returns a client that connects through a proxy.
 func (s *scene) behind() *client {
 	s.Helper()
-	conn, p := s.Behind()
-	return s.with(conn, p)
+	return s.with(s.Behind())
 }
 
 // again returns a client with another lock value on the same connection.
