@@ -86,9 +86,10 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	c.MakeShelf(ctx, crew.Deal(goods, bins))
 	c.Start("shop1", "shop2", "shop3", "clerk1", "clerk2")
 	reads := c.Tally(0)
-	reads.Run(ctx, 5*time.Second, func() {
+	reads.Show = func() {
 		c.Live("%4d reads, %2d at once (most %2d)   %3d rewrites", reads.Done, reads.Now(), reads.Most, reads.Said["rewrote"])
-	})
+	}
+	reads.Run(ctx, 5*time.Second, nil)
 	rewrites := reads.Said["rewrote"]
 	if reads.Most < 2 || rewrites == 0 {
 		return fmt.Errorf("%d reads at once, %d rewrites: that shows nothing", reads.Most, rewrites)

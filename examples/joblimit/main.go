@@ -23,7 +23,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-const workers, session = 8, 2 * time.Second // a server grants sessions of at least 2 of its ticks
+const session = 2 * time.Second // a server grants sessions of at least 2 of its ticks
 
 var (
 	limit  = flag.Int("limit", 3, "permits: jobs at once")
@@ -59,10 +59,10 @@ func work(ctx context.Context, c *crew.Crew) error {
 // lead starts the workers, kills a worker at work, and counts.
 func lead(ctx context.Context, c *crew.Crew) error {
 	jobs := c.Tally(*limit) // fails the example if there are more at the same time
-	c.Start(crew.Names("w", workers)...)
+	c.Start("w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8")
 	go view(ctx, c)
-	jobs.Run(ctx, 3*time.Second, func() {})
-	victim, err := jobs.RunUntilFull(ctx, 10*time.Second)
+	jobs.Run(ctx, 3*time.Second, nil)
+	victim, err := jobs.Run(ctx, 10*time.Second, jobs.Full)
 	if err != nil {
 		return fmt.Errorf("there were never %d jobs at once, but %d: %w", *limit, jobs.Most, err)
 	}
@@ -70,13 +70,13 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	killed := time.Now()
 	jobs.Gone(victim.From)
 	c.Note("SIGKILL to %s, at work: its place is taken until its session expires", victim.From)
-	heir, err := jobs.RunUntilFull(ctx, *within)
+	heir, err := jobs.Run(ctx, *within, jobs.Full)
 	if err != nil {
 		return fmt.Errorf("no worker took the place of %s in %v: %w", victim.From, *within, err)
 	}
 	took := heir.At.Sub(killed).Seconds()
 	c.Note("%s takes the place of %s, %.1f s after the kill", heir.From, victim.From, took)
-	jobs.Run(ctx, 1500*time.Millisecond, func() {})
+	jobs.Run(ctx, 1500*time.Millisecond, nil)
 	return c.Proved("%d jobs, never more than %d at once; a killed worker was replaced after %.1f s", jobs.Done, jobs.Most, took)
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-const candidates, jobs, session = 3, 12, 2 * time.Second // a server grants sessions of at least 2 of its ticks
+const jobs, session = 12, 2 * time.Second // a server grants sessions of at least 2 of its ticks
 var within = flag.Duration("within", 7*time.Second, "time for a takeover; session timeout + 2 ticks are enough")
 
 func main() { crew.Main(lead, work) }
@@ -52,13 +52,13 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	terms := c.Tally(1) // fails the example if there are more at the same time
 	seen := make(chan string, 10_000)
 	go view(ctx, c, seen)
-	c.Start(crew.Names("c", candidates)...)
-	terms.Run(ctx, 5*time.Second, func() {})
-	victim, err := terms.RunUntilFull(ctx, 10*time.Second)
+	c.Start("c1", "c2", "c3")
+	terms.Run(ctx, 5*time.Second, nil)
+	victim, err := terms.Run(ctx, 10*time.Second, terms.Full)
 	if err != nil {
 		return fmt.Errorf("no candidate was elected: %w", err)
 	}
-	terms.Run(ctx, 500*time.Millisecond, func() {}) // some jobs
+	terms.Run(ctx, 500*time.Millisecond, nil) // some jobs
 	c.Worker(victim.From).Kill()
 	killed := time.Now()
 	terms.Gone(victim.From)
@@ -66,12 +66,12 @@ func lead(ctx context.Context, c *crew.Crew) error {
 		<-seen // only what is seen from now on counts
 	}
 	c.Note("SIGKILL to %s, which leads: its place is taken until its session expires", victim.From)
-	heir, err := terms.RunUntilFull(ctx, *within)
+	heir, err := terms.Run(ctx, *within, terms.Full)
 	if err != nil {
 		return fmt.Errorf("no candidate took the place of %s in %v: %w", victim.From, *within, err)
 	}
 	c.Note("%s leads in place of %s, %.1f s after the kill", heir.From, victim.From, heir.At.Sub(killed).Seconds())
-	terms.Run(ctx, 2*time.Second, func() {})
+	terms.Run(ctx, 2*time.Second, nil)
 	for last := ""; last != heir.From; {
 		select {
 		case last = <-seen:

@@ -86,13 +86,13 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	c.MakeShelf(ctx, crew.Deal(money, accounts))
 	c.Start("teller1", "teller2", "teller3", "auditor1", "auditor2")
 	t := c.Tally(0)
-	show := func() { c.Live("%4d transfers   %3d audits", t.Said["moved"], t.Said["counted"]) }
-	t.Run(ctx, 2*time.Second, show)
+	t.Show = func() { c.Live("%4d transfers   %3d audits", t.Said["moved"], t.Said["counted"]) }
+	t.Run(ctx, 2*time.Second, nil)
 	c.Note("SIGKILL to teller1, at work: its locks stay taken until its session expires")
 	c.Worker("teller1").Kill()
-	t.Run(ctx, 6*time.Second, show) // its session ends
+	t.Run(ctx, 6*time.Second, nil) // its session ends
 	before := t.Said["moved"]
-	t.Run(ctx, 2*time.Second, show)
+	t.Run(ctx, 2*time.Second, nil)
 	if t.Said["moved"] == before || t.Said["counted"] == 0 {
 		return fmt.Errorf("%d transfers, none in the last 2 s: the processes wait for each other", before)
 	}

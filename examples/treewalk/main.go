@@ -82,7 +82,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	err = walk(ctx, mu, tree, "main", 2)
 	cancel()
 	attempts := <-refused + <-refused
-	tree.Print()
+	tree.Print("")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package crew
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,13 +13,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,10 +30,6 @@ const (
 
 	// tooLong is the time limit of an example.
 	tooLong = 45 * time.Second
-
-	// patience is the time for workers to finish their step and close their session after a
-	// request.
-	patience = 3 * time.Second
 )
 
 var errInterrupted = errors.New("interrupted")
@@ -46,14 +41,16 @@ type Crew struct {
 	Name    string // of this worker; empty in the leading process
 
 	ctx    context.Context // canceled when the example ends
-	lines  chan Line
-	pipe   *os.File // all workers write to it
 	cancel context.CancelCauseFunc
+	begun  time.Time
+	lines  chan Line
+	pipe   *os.File    // all workers write to it
 	orders chan string // to this worker
-	screen screen
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below, and the lines that are printed
 	workers map[string]*Worker
+	shown   time.Time // when Live has printed last
+	ended   bool      // the verdict was printed
 }
 
 // Line is a report of a worker. All workers write to one pipe, so all reports are in the order in
@@ -70,13 +67,12 @@ func (l Line) Int() int64 {
 }
 
 // Main calls the function lead in the leading process, and the function work in a worker, which is
-// a process that Start has started. The contexts of both are canceled after the time tooLong.
-// The context of lead is also canceled by an interrupt, and when a worker fails, or ends without
-// Kill. A worker ignores interrupts: its context is canceled when the leading process closes its
-// orders or ends, even by SIGKILL. The exit status is 130 after an interrupt, and 1 after any other
-// error.
+// a process that Start has started. The contexts of both are canceled after the time tooLong. The
+// context of lead is also canceled by an interrupt, and when a worker fails, or ends without Kill.
+// A worker ignores interrupts: its context is canceled when the leading process closes its orders
+// or ends, even by SIGKILL. The exit status is 130 after an interrupt, and 1 after any other error.
 func Main(lead, work func(context.Context, *Crew) error) {
-	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
+	servers := flag.String("servers", cmp.Or(os.Getenv("ZK_SERVERS"), "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
 	flag.Parse()
 	program := filepath.Base(os.Args[0])
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -84,11 +80,8 @@ func Main(lead, work func(context.Context, *Crew) error) {
 	defer stop()
 	c := &Crew{
 		Servers: strings.FieldsFunc(*servers, func(r rune) bool { return r == ',' || r == ' ' }),
-		Path:    os.Getenv(pathEnv),
-		Name:    os.Getenv(nameEnv),
-		ctx:     ctx,
-		cancel:  cancel,
-		workers: map[string]*Worker{},
+		Path:    os.Getenv(pathEnv), Name: os.Getenv(nameEnv),
+		ctx: ctx, cancel: cancel, begun: time.Now(), workers: map[string]*Worker{},
 	}
 	// A broken connection to ZooKeeper also causes SIGPIPE, which must not end the process. Prints
 	// to a closed pipe return errors.
@@ -108,17 +101,12 @@ func Main(lead, work func(context.Context, *Crew) error) {
 		cancel(errInterrupted)
 	}()
 	c.Path = "/zklocks-" + program + "-" + strings.ToLower(rand.Text()[:6])
-	c.screen.begin()
-	err := c.open()
-	if err == nil {
-		err = c.reach(ctx)
-	}
+	err := c.open(ctx)
 	if err == nil {
 		err = lead(ctx, c)
 	}
 	cause := context.Cause(ctx)
 	cancel(nil)
-	c.screen.end()
 	c.stop()
 	c.sweep()
 	if cause != nil {
@@ -134,14 +122,8 @@ func Main(lead, work func(context.Context, *Crew) error) {
 	}
 }
 
-func envOr(key, otherwise string) string {
-	if v := os.Getenv(key); v != "" {
-		return v
-	}
-	return otherwise
-}
-
-func (c *Crew) open() error {
+// open makes the pipe of the reports, and connects once, so that a wrong address is reported early.
+func (c *Crew) open(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -156,7 +138,7 @@ func (c *Crew) open() error {
 			c.lines <- Line{from, text, time.Now()}
 		}
 	}()
-	return nil
+	return c.connected(ctx, nil)
 }
 
 // Next returns the next line of a worker, or an error if ctx is canceled first. It skips unread
@@ -165,10 +147,9 @@ func (c *Crew) Next(ctx context.Context) (Line, error) {
 	for {
 		select {
 		case l := <-c.lines:
-			if w := c.Worker(l.From); w != nil && w.killed.Load() {
-				continue
+			if !c.dead(l.From) {
+				return l, nil
 			}
-			return l, nil
 		case <-ctx.Done():
 			return Line{}, context.Cause(ctx)
 		}
@@ -230,124 +211,47 @@ func (c *Crew) listen() {
 	}()
 }
 
-// Worker is a process that runs the example's work.
-type Worker struct {
-	Name string
-
-	crew   *Crew
-	cmd    *exec.Cmd
-	orders io.WriteCloser
-	done   chan struct{} // closed when the process has ended and was waited for
-
-	killed atomic.Bool // by Kill
-}
-
-// Names returns n names: prefix1, prefix2, ...
-func Names(prefix string, n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = prefix + strconv.Itoa(i+1)
-	}
-	return names
-}
-
-// Start starts workers with these names. If that fails, the example fails.
-func (c *Crew) Start(names ...string) {
-	program, err := os.Executable()
-	for _, name := range names {
-		if err == nil {
-			err = c.start(program, name)
-		}
-	}
-	if err != nil {
-		c.Fail("start a worker: %w", err)
+// print prints a line that begins with the time. If its output is closed, as with "| head", that
+// ends the example. The caller holds mu.
+func (c *Crew) print(format string, args ...any) {
+	line := fmt.Sprintf("%5.1fs  ", time.Since(c.begun).Seconds()) + fmt.Sprintf(format, args...) + "\n"
+	if _, err := os.Stdout.WriteString(line); err != nil {
+		c.cancel(errInterrupted)
 	}
 }
 
-func (c *Crew) start(program, name string) (err error) {
-	w := &Worker{Name: name, crew: c, cmd: exec.Command(program, os.Args[1:]...), done: make(chan struct{})}
-	w.cmd.Env = append(os.Environ(), nameEnv+"="+name, pathEnv+"="+c.Path)
-	w.cmd.Stdout, w.cmd.Stderr = c.pipe, os.Stderr
-	if w.orders, err = w.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	if err := w.cmd.Start(); err != nil {
-		return err
-	}
-	go func() {
-		err := w.cmd.Wait()
-		close(w.done)
-		if !w.killed.Load() { // stop ends all workers only after the example has ended
-			c.Fail("worker %s ended by itself (%v)", name, err)
-		}
-	}()
+func (c *Crew) Note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.workers[name] = w
+	c.print(format, args...)
+}
+
+// Live prints the present state, at most twice a second.
+func (c *Crew) Live(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && time.Since(c.shown) >= 500*time.Millisecond {
+		c.print(format, args...)
+		c.shown = time.Now()
+	}
+}
+
+// Proved prints what the example has proved, or returns the error if the example has failed.
+func (c *Crew) Proved(format string, args ...any) error {
+	if err := context.Cause(c.ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	fmt.Printf("PROVED: "+format+"\n", args...)
 	return nil
 }
 
-// Worker returns the worker with that name.
-func (c *Crew) Worker(name string) *Worker {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.workers[name]
-}
-
-// Tag returns the worker's name, with a mark if the worker was killed.
-func (c *Crew) Tag(name string) string {
-	if w := c.Worker(name); w != nil && w.killed.Load() {
-		return name + "(dead)"
+// Verdict returns the text for the result of an attempt.
+func Verdict(err error) string {
+	if err != nil {
+		return "refused, " + err.Error()
 	}
-	return name
-}
-
-// Tell sends the worker an order, for Hear.
-func (w *Worker) Tell(order string) { _, _ = io.WriteString(w.orders, order+"\n") }
-
-// Kill ends the worker with SIGKILL, and waits for its end.
-func (w *Worker) Kill() {
-	w.killed.Store(true)
-	_ = w.cmd.Process.Kill()
-	<-w.done
-}
-
-// Freeze stops the worker with SIGSTOP: it exists, and does nothing.
-func (w *Worker) Freeze() {
-	if err := freeze(w.cmd.Process); err != nil {
-		w.crew.Fail("freeze %s: %w", w.Name, err)
-	}
-}
-
-// Thaw continues a frozen worker, with SIGCONT.
-func (w *Worker) Thaw() {
-	if err := thaw(w.cmd.Process); err != nil {
-		w.crew.Fail("thaw %s: %w", w.Name, err)
-	}
-}
-
-// stop ends all workers: if possible by closing their orders, so that they close their sessions.
-func (c *Crew) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.workers) == 0 {
-		return
-	}
-	go func() {
-		for range c.lines { // a worker may block on a full pipe
-		}
-	}()
-	for _, w := range c.workers {
-		_ = w.orders.Close()
-		_ = thaw(w.cmd.Process)
-	}
-	late := time.After(patience)
-	for _, w := range c.workers {
-		select {
-		case <-w.done:
-		case <-late:
-			late = time.After(0)
-			w.Kill()
-		}
-	}
+	return "accepted"
 }

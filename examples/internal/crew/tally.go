@@ -12,6 +12,7 @@ type Tally struct {
 	Most int            // the most at the same time
 	Done int            // how many have ended
 	Said map[string]int // how often each line was reported
+	Show func()         // called after each line; may be nil
 
 	crew    *Crew
 	limit   int
@@ -23,20 +24,9 @@ func (c *Crew) Tally(limit int) *Tally {
 	return &Tally{crew: c, limit: limit, working: map[string]bool{}, Said: map[string]int{}}
 }
 
-// Run counts for d, and calls then after each line.
-func (t *Tally) Run(ctx context.Context, d time.Duration, then func()) {
-	_, _ = t.run(ctx, d, func(Line) bool { then(); return false })
-}
-
-// RunUntilFull counts until limit are at work, and returns the line of the last to begin. It
-// returns an error if that takes longer than d.
-func (t *Tally) RunUntilFull(ctx context.Context, d time.Duration) (Line, error) {
-	return t.run(ctx, d, func(l Line) bool {
-		return strings.HasPrefix(l.Text, "start") && len(t.working) == t.limit
-	})
-}
-
-func (t *Tally) run(ctx context.Context, d time.Duration, until func(Line) bool) (Line, error) {
+// Run counts for d, or until the function until, which may be nil, returns true for a line. It
+// returns that line, or an error if there was none.
+func (t *Tally) Run(ctx context.Context, d time.Duration, until func(Line) bool) (Line, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for {
@@ -44,10 +34,19 @@ func (t *Tally) run(ctx context.Context, d time.Duration, until func(Line) bool)
 		if err != nil {
 			return l, err
 		}
-		if t.count(l); until(l) {
+		t.count(l)
+		if t.Show != nil {
+			t.Show()
+		}
+		if until != nil && until(l) {
 			return l, nil
 		}
 	}
+}
+
+// Full reports whether limit are at work now that the last of them has begun.
+func (t *Tally) Full(l Line) bool {
+	return strings.HasPrefix(l.Text, "start") && len(t.working) == t.limit
 }
 
 func (t *Tally) count(l Line) {

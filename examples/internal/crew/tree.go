@@ -39,11 +39,10 @@ func (n *Node) Count() int {
 	return count
 }
 
-func (n *Node) Print() { n.print("") }
-
-func (n *Node) print(indent string) {
+// Print prints the tree; indent is "" at its root.
+func (n *Node) Print(indent string) {
 	fmt.Printf("        %-16s size %3d   goroutine %-6s hold %d\n", indent+n.Name, n.Size, n.By, n.Holds)
 	for _, kid := range n.Kids {
-		kid.print(indent + "  ")
+		kid.Print(indent + "  ")
 	}
 }
