@@ -66,15 +66,6 @@ func TestTheErrorOfAWaitThatTimesOut(t *testing.T) {
 			time.Sleep(32 * time.Second) // virtual
 			return writer(t.here)
 		}, "rwlock: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 40s"},
-		"this value holds": {func(t *texts) acquire {
-			m := rwlock.New(t.here, "/l")
-			t.takes(m.Lock)
-			return m.RLock
-		}, "rwlock: read lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 8s"},
-		"a reader of this connection": {func(t *texts) acquire {
-			t.takes(reader(t.here))
-			return writer(t.here)
-		}, "rwlock: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 8s"},
 		"a writer that has downgraded": {func(t *texts) acquire {
 			m := rwlock.New(t.here, "/l")
 			h := t.takes(m.Lock)
@@ -82,11 +73,6 @@ func TestTheErrorOfAWaitThatTimesOut(t *testing.T) {
 			must(t, m.Downgrade(t.Context(), h))
 			return m.Lock
 		}, "rwlock: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 40s"},
-		"three ahead": {func(t *texts) acquire {
-			t.takes(writer(t.there))
-			t.queues(2, writer(t.there))
-			return writer(t.here)
-		}, "rwlock: lock /l: " + timedOut + ": 3 ahead in the queue; this connection holds none"},
 		"three ahead, the first of this connection": {func(t *texts) acquire {
 			t.takes(writer(t.here))
 			t.queues(2, writer(t.there))
@@ -97,10 +83,6 @@ func TestTheErrorOfAWaitThatTimesOut(t *testing.T) {
 			t.queues(2, writer(t.here))
 			return writer(t.here)
 		}, "rwlock: lock /l: " + timedOut + ": 3 ahead in the queue; this connection holds none"},
-		"reentrant": {func(t *texts) acquire {
-			t.takes(mutex(t.here))
-			return mutex(t.here)
-		}, "reentrant: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 8s"},
 		"nested": {func(t *texts) acquire { // other locks of the connection are not mentioned
 			t.takes(rwlock.New(t.here, "/l/below").Lock)
 			t.takes(mutex(t.here))

@@ -62,110 +62,92 @@ func (p *pki) issue(t *testing.T, name string) (cert, key string) {
 		p.file(t, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 }
 
-// onSecured runs a test on an in-memory server and, if one is installed, on a real server. Both use
-// TLS; if need is set they require a client's certificate.
-func onSecured(t *testing.T, need bool, f func(t *testing.T, p *pki, server string)) {
-	for name, serve := range map[string]func(t *testing.T, p *pki) string{
-		"memory": func(t *testing.T, p *pki) string {
-			config := &tls.Config{
-				Certificates: []tls.Certificate{p.Issue(t, "localhost", time.Now().Add(time.Hour))},
-				ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: p.Pool,
-			}
-			if need {
-				config.ClientAuth = tls.RequireAndVerifyClientCert
-			}
-			return strings.Replace(loopback.ForTLS(t, config).Addr(), "127.0.0.1", "localhost", 1)
-		},
-		"real": func(t *testing.T, p *pki) string {
-			opts := realzk.Options{}
-			if need {
-				opts.Config = map[string]string{"ssl.clientAuth": "need"}
-			}
-			return realzk.StandaloneTLS(t, p.Authority, p.Issue(t, "localhost", time.Now().Add(time.Hour)), opts).TLSAddr
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPKI(t)
-			f(t, p, serve(t, p))
-		})
+// secured starts a server in memory that uses TLS; if need is set it requires a client's
+// certificate. The tests of internal/wire use real servers, too.
+func secured(t *testing.T, need bool) (p *pki, server string) {
+	p = newPKI(t)
+	config := &tls.Config{
+		Certificates: []tls.Certificate{p.Issue(t, "localhost", time.Now().Add(time.Hour))},
+		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: p.Pool,
 	}
+	if need {
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return p, strings.Replace(loopback.ForTLS(t, config).Addr(), "127.0.0.1", "localhost", 1)
 }
 
 const password = "s3cret-of-ann"
 
 func TestASecuredEnsemble(t *testing.T) {
 	t.Parallel()
-	onSecured(t, false, func(t *testing.T, p *pki, server string) {
-		auth := p.file(t, "auth", "\nann:"+password+"\r\nops:of:all\n")
-		flags := []string{"-servers", server + "/app", "-tls", "-ca", p.ca, "-auth-file", auth}
-		variables := []string{"ZK_SERVERS=" + server + "/app", "ZK_TLS=1", "ZK_CA=" + p.ca, "ZK_AUTH_FILE=" + auth}
-		with := func(command string, args ...string) []string {
-			return append(append([]string{command}, flags...), args...)
-		}
-		var said []string
+	p, server := secured(t, false)
+	auth := p.file(t, "auth", "\nann:"+password+"\r\nops:of:all\n")
+	flags := []string{"-servers", server + "/app", "-tls", "-ca", p.ca, "-auth-file", auth}
+	variables := []string{"ZK_SERVERS=" + server + "/app", "ZK_TLS=1", "ZK_CA=" + p.ca, "ZK_AUTH_FILE=" + auth}
+	with := func(command string, args ...string) []string {
+		return append(append([]string{command}, flags...), args...)
+	}
+	var said []string
 
-		h := start(t, "none", with("run", "/jobs/nightly", "--", "sh", "-c", "echo env $(env); read line")...)
-		said = append(said, h.Hears("env"))
-		if !strings.Contains(said[0], "ZKLOCK_PATH=/jobs/nightly ") {
-			t.Errorf("the command's lock has the path behind the servers: %s", said[0])
+	h := start(t, "none", with("run", "/jobs/nightly", "--", "sh", "-c", "echo env $(env); read line")...)
+	said = append(said, h.Hears("env"))
+	if !strings.Contains(said[0], "ZKLOCK_PATH=/jobs/nightly ") {
+		t.Errorf("the command's lock has the path behind the servers: %s", said[0])
+	}
+	for _, c := range []struct {
+		name string
+		env  []string
+		args []string
+		code int
+		says string
+	}{
+		{"flags", nil, with("run", "-try", "/jobs/nightly", "--", "true"), exitBusy, "/jobs/nightly is taken"},
+		{"variables", variables, []string{"run", "-try", "/jobs/nightly", "--", "true"}, exitBusy, "/jobs/nightly is taken"},
+		{"ls", variables, []string{"ls", "/jobs/nightly"}, 0, "1 holding, 0 waiting"},
+		{"no credentials", nil, []string{"run", "-try", "-servers", server + "/app", "-tls", "-ca", p.ca, "/jobs/nightly", "--", "true"},
+			exitFailed, "/jobs/nightly"},
+		{"ls without credentials", nil, []string{"ls", "-servers", server + "/app", "-tls", "-ca", p.ca, "/jobs/nightly"}, exitFailed, "not authenticated"},
+		{"a wrong password", variables, []string{"run", "-try", "-auth-file", p.file(t, "wrong", "ann:not-"+password), "/jobs/nightly", "--", "true"},
+			exitFailed, "/jobs/nightly"},
+		{"another path", variables, []string{"run", "/jobs/other", "--", "true"}, 0, ""},
+	} {
+		code, text := prints(t, "none", c.env, c.args...)
+		if code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%s: exit code %d, want %d, and %q:\n%s", c.name, code, c.code, c.says, text)
 		}
-		for _, c := range []struct {
-			name string
-			env  []string
-			args []string
-			code int
-			says string
-		}{
-			{"flags", nil, with("run", "-try", "/jobs/nightly", "--", "true"), exitBusy, "/jobs/nightly is taken"},
-			{"variables", variables, []string{"run", "-try", "/jobs/nightly", "--", "true"}, exitBusy, "/jobs/nightly is taken"},
-			{"ls", variables, []string{"ls", "/jobs/nightly"}, 0, "1 holding, 0 waiting"},
-			{"no credentials", nil, []string{"run", "-try", "-servers", server + "/app", "-tls", "-ca", p.ca, "/jobs/nightly", "--", "true"},
-				exitFailed, "/jobs/nightly"},
-			{"ls without credentials", nil, []string{"ls", "-servers", server + "/app", "-tls", "-ca", p.ca, "/jobs/nightly"}, exitFailed, "not authenticated"},
-			{"a wrong password", variables, []string{"run", "-try", "-auth-file", p.file(t, "wrong", "ann:not-"+password), "/jobs/nightly", "--", "true"},
-				exitFailed, "/jobs/nightly"},
-			{"another path", variables, []string{"run", "/jobs/other", "--", "true"}, 0, ""},
-		} {
-			code, text := prints(t, "none", c.env, c.args...)
-			if code != c.code || !strings.Contains(text, c.says) {
-				t.Errorf("%s: exit code %d, want %d, and %q:\n%s", c.name, code, c.code, c.says, text)
-			}
-			said = append(said, text)
-		}
-		closed(t, p, server, "/app/jobs/nightly")
-		finish(t, h)
+		said = append(said, text)
+	}
+	closed(t, p, server, "/app/jobs/nightly")
+	finish(t, h)
 
-		all := strings.Join(said, "\n")
-		if strings.Contains(all, password) || strings.Contains(all, "of:all") {
-			t.Errorf("a password was shown:\n%s", all)
-		}
-	})
+	all := strings.Join(said, "\n")
+	if strings.Contains(all, password) || strings.Contains(all, "of:all") {
+		t.Errorf("a password was shown:\n%s", all)
+	}
 }
 
 // zklock does not use a server that it cannot trust, and the message says why.
 func TestAServerThatCannotBeTrusted(t *testing.T) {
 	t.Parallel()
-	onSecured(t, false, func(t *testing.T, p *pki, server string) {
-		byAddress := strings.Replace(server, "localhost", "127.0.0.1", 1)
-		for _, c := range []struct {
-			name  string
-			flags []string
-			says  string
-		}{
-			{"an unknown authority", []string{"-servers", server, "-tls"}, "unknown authority"},
-			{"another name", []string{"-servers", byAddress, "-tls", "-ca", p.ca}, "certificate for 127.0.0.1"},
-			{"no TLS at the client", []string{"-servers", server}, "TLS expected?"},
-		} {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel() // each tries for its whole timeout; on a busy machine a TLS handshake may take seconds
-				code, text := prints(t, "none", nil, append(append([]string{"ls", "-session-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
-				if code != exitNoServer || !strings.Contains(text, c.says) {
-					t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitNoServer, c.says, text)
-				}
-			})
-		}
-	})
+	p, server := secured(t, false)
+	byAddress := strings.Replace(server, "localhost", "127.0.0.1", 1)
+	for _, c := range []struct {
+		name  string
+		flags []string
+		says  string
+	}{
+		{"an unknown authority", []string{"-servers", server, "-tls"}, "unknown authority"},
+		{"another name", []string{"-servers", byAddress, "-tls", "-ca", p.ca}, "certificate for 127.0.0.1"},
+		{"no TLS at the client", []string{"-servers", server}, "TLS expected?"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // each tries for its whole timeout; on a busy machine a TLS handshake may take seconds
+			code, text := prints(t, "none", nil, append(append([]string{"ls", "-session-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
+			if code != exitNoServer || !strings.Contains(text, c.says) {
+				t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitNoServer, c.says, text)
+			}
+		})
+	}
 }
 
 // If the servers refuse the credentials, the exit code does not say that zklock was used wrongly.
@@ -232,33 +214,32 @@ func closed(t *testing.T, p *pki, server, path string) {
 
 func TestAClientCertificate(t *testing.T) {
 	t.Parallel()
-	onSecured(t, true, func(t *testing.T, p *pki, server string) {
-		cert, key := p.issue(t, "ann")
-		text, err := os.ReadFile(cert)
-		if err != nil {
-			t.Fatal(err)
+	p, server := secured(t, true)
+	cert, key := p.issue(t, "ann")
+	text, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := p.file(t, "both.pem", string(text)+string(with))
+	variables := []string{"ZK_SERVERS=" + server, "ZK_TLS=1", "ZK_CA=" + p.ca}
+	for _, c := range []struct {
+		env, flags []string
+		code       int
+	}{
+		{nil, []string{"-cert", cert, "-key", key}, 0},
+		{nil, []string{"-cert", both}, 0},
+		{[]string{"ZK_CERT=" + cert, "ZK_KEY=" + key}, nil, 0},
+		{nil, []string{"-session-timeout", "2s"}, exitNoServer},
+	} {
+		args := append(append([]string{"run"}, c.flags...), "/jobs/nightly", "--", "true")
+		if code, text := prints(t, "none", append(variables, c.env...), args...); code != c.code {
+			t.Errorf("%q, %q: exit code %d, want %d:\n%s", c.env, c.flags, code, c.code, text)
 		}
-		with, err := os.ReadFile(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		both := p.file(t, "both.pem", string(text)+string(with))
-		variables := []string{"ZK_SERVERS=" + server, "ZK_TLS=1", "ZK_CA=" + p.ca}
-		for _, c := range []struct {
-			env, flags []string
-			code       int
-		}{
-			{nil, []string{"-cert", cert, "-key", key}, 0},
-			{nil, []string{"-cert", both}, 0},
-			{[]string{"ZK_CERT=" + cert, "ZK_KEY=" + key}, nil, 0},
-			{nil, []string{"-session-timeout", "2s"}, exitNoServer},
-		} {
-			args := append(append([]string{"run"}, c.flags...), "/jobs/nightly", "--", "true")
-			if code, text := prints(t, "none", append(variables, c.env...), args...); code != c.code {
-				t.Errorf("%q, %q: exit code %d, want %d:\n%s", c.env, c.flags, code, c.code, text)
-			}
-		}
-	})
+	}
 }
 
 // A certificate or an authority may be replaced while a job runs: a new connection uses the present

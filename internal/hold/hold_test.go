@@ -57,33 +57,6 @@ func open(c <-chan struct{}) bool {
 	}
 }
 
-func TestReleaseEndsTheLifeOnce(t *testing.T) {
-	l := begin(alive)
-	ctx := l.Context(t.Context())
-	lost, done := l.Lost(), ctx.Done()
-	if err := release(&l.Hold); err != nil {
-		t.Fatal(err)
-	}
-	if open(done) { // a goroutine that waits for Done does not call Look
-		t.Error("the context is still alive")
-	}
-	if err := release(&l.Hold); !errors.Is(err, ErrReleased) {
-		t.Fatalf("second release: %v", err)
-	}
-	if l.lose(errors.New("late")) {
-		t.Fatal("a released hold was lost")
-	}
-	if !open(lost) {
-		t.Fatal("Lost closed on release")
-	}
-	if ctx.Err() == nil || !errors.Is(context.Cause(ctx), ErrReleased) {
-		t.Fatalf("context: %v, cause %v", ctx.Err(), context.Cause(ctx))
-	}
-	if !errors.Is(l.Look(), ErrReleased) {
-		t.Fatalf("Look: %v", l.Look())
-	}
-}
-
 func TestALossIsToldToAll(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
@@ -344,8 +317,12 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 	var other Hold
 	other.State = &l.grant
 	lost, ctx, others := l.Lost(), l.Context(t.Context()), other.Lost()
+	done := ctx.Done()
 	if err := release(&l.Hold); err != nil {
 		t.Fatal(err)
+	}
+	if open(done) { // a goroutine that waits for Done does not call Look
+		t.Error("the context is still alive")
 	}
 	if other.Look() != nil || !open(others) {
 		t.Error("the other hold has ended, too")
