@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test/realzk"
@@ -191,4 +193,23 @@ func (w *worker) cycle(ctx context.Context) bool {
 		}
 	}
 	return at != after
+}
+
+// An operation counts if its lock is granted in the measured time. Virtual time: a cycle takes 1 ms.
+func TestOnlyTheMeasuredTimeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		take := func(context.Context, bool) (func() error, error) {
+			time.Sleep(time.Millisecond)
+			return func() error { return nil }, nil
+		}
+		var now atomic.Int32
+		w := &worker{job: job{Sample: 10}, acquire: take, now: &now}
+		a := run(t.Context(), job{Warm: 100, Measure: 500}, []*worker{w}, &now)
+		if a.Operations < 499 || a.Operations > 501 || a.Cycles < 600 || a.Cycles > 601 || a.P50 != 1000 || a.P99 != 1000 {
+			t.Errorf("%+v, want 500 operations of 1 ms in 600 cycles", a)
+		}
+		if n := len(w.latencies); n < 49 || n > 51 {
+			t.Errorf("%d operations were timed, want 50", n)
+		}
+	})
 }

@@ -1,8 +1,8 @@
 package interop
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,40 +89,30 @@ func (s *story) takes(p party, kind string) (node string) {
 	return node
 }
 
-// waits asserts that a party waits for another party's node: the server reports that it watches the
-// node, and the party does not report that it holds.
+// waits asserts that a party waits for another party's node: the server reports that a session other
+// than its owner watches the node, and the party does not report that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)
 	s.Must(err)
+	owner := fmt.Sprintf("0x%x", uint64(stat.EphemeralOwner))
 	test.Eventually(s, soon, "there is a waiter for "+node, func() bool {
-		return p.holds() || slices.ContainsFunc(s.watchers(node), func(session string) bool {
-			return session != hex(stat.EphemeralOwner)
-		})
+		answer, err := s.server.Word("wchp")
+		s.Must(err)
+		_, watchers, _ := strings.Cut(answer, s.Path+"/"+node+"\n") // a line for each session, then the next path
+		for session := range strings.Lines(watchers) {
+			if !strings.HasPrefix(session, "\t") {
+				break
+			}
+			if strings.TrimSpace(session) != owner {
+				return true
+			}
+		}
+		return p.holds()
 	})
 	if p.holds() {
 		s.Fatalf("holds the lock beside %s, in line are %q", node, test.Children(s, s.Witness, s.Path))
 	}
-}
-
-// watchers returns the sessions that watch a node.
-func (s *story) watchers(node string) []string {
-	s.Helper()
-	answer, err := s.server.Word("wchp")
-	s.Must(err)
-	_, list, found := strings.Cut(answer, s.Path+"/"+node+"\n")
-	if !found {
-		return nil
-	}
-	var sessions []string
-	for line := range strings.Lines(list) {
-		session, is := strings.CutPrefix(line, "\t0x")
-		if !is {
-			break
-		}
-		sessions = append(sessions, strings.TrimSpace(session))
-	}
-	return sessions
 }
 
 // excludes asserts that second waits while first holds.
@@ -211,6 +201,3 @@ func (s *story) downgrades(first, writer, reader party, before bool) {
 	writer.give()
 	s.Empty()
 }
-
-// hex formats a session id as the server does.
-func hex(session int64) string { return strconv.FormatUint(uint64(session), 16) }
