@@ -195,7 +195,7 @@ func (w *worker) cycle(ctx context.Context) bool {
 	return at != after
 }
 
-// An operation counts if its lock is granted in the measured time. Virtual time: a cycle takes 1 ms.
+// An operation counts if its lock is granted in the measured time.
 func TestOnlyTheMeasuredTimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		take := func(context.Context, bool) (func() error, error) {

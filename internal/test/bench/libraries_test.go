@@ -79,7 +79,7 @@ func open(ctx context.Context, j job, on func(*zklocks.Conn) lock) (*session, er
 // openZkLock opens a session on which each worker has its own zk.Lock, because a zk.Lock cannot be
 // shared.
 func openZkLock(_ context.Context, j job) (*session, error) {
-	conn, events, err := zk.Connect([]string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond, zk.WithLogger(quiet{}))
+	conn, events, err := zk.Connect([]string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond, zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,3 @@ func lockOf(path string, i int) string { return fmt.Sprintf("%s/%d", path, i) }
 
 // draw draws the locks of a cycle.
 func (j job) draw() []int { return rand.Perm(j.Among)[:j.AtOnce] }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

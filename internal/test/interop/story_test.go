@@ -89,8 +89,8 @@ func (s *story) takes(p party, kind string) (node string) {
 	return node
 }
 
-// waits asserts that a party waits for another party's node: the server reports that a session other
-// than its owner watches the node, and the party does not report that it holds.
+// waits asserts that a party waits for the node of another: the server reports that a session that
+// is not its owner watches the node, and the party does not report that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)

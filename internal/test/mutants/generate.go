@@ -7,6 +7,7 @@ import (
 	"go/build"
 	"go/parser"
 	"go/token"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -144,31 +145,26 @@ func movable(stmt ast.Stmt) bool {
 
 // allSpots are the spots of the packages whose names match, in the order of their files.
 func allSpots(root string, pattern *regexp.Regexp) (all []spot, err error) {
-	for pkg := range core {
-		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
-		if err != nil || !pattern.MatchString(pkg) {
+	for _, pkg := range slices.Sorted(maps.Keys(core)) {
+		if !pattern.MatchString(pkg) {
 			continue
 		}
-		for _, file := range files {
-			built, err := build.Default.MatchFile(filepath.Split(file))
+		built, err := build.ImportDir(filepath.Join(root, filepath.FromSlash(pkg)), 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range built.GoFiles {
+			src, err := os.ReadFile(filepath.Join(built.Dir, file))
 			if err != nil {
 				return nil, err
 			}
-			if !built || strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			src, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			some, err := spots(pkg, pkg+"/"+filepath.Base(file), src)
+			some, err := spots(pkg, pkg+"/"+file, src)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, some...)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b spot) int { return strings.Compare(a.file, b.file) })
 	return all, nil
 }
 

@@ -138,17 +138,16 @@ func blocks(s ast.Stmt) bool {
 
 // meets reports whether the statement has an effect that other goroutines can observe or prevent.
 func meets(s ast.Stmt) bool {
-	switch s := s.(type) {
+	switch choice := s.(type) {
 	case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
 		return true
-	case *ast.ExprStmt, *ast.AssignStmt:
-		return calls(s, "Lock", "RLock", "Load", "Store", "Swap", "Add", "CompareAndSwap")
-	case *ast.ReturnStmt:
-		return calls(s, "Load", "Swap", "Add", "CompareAndSwap")
-	case *ast.IfStmt:
-		return s.Cond != nil && calls(&ast.ExprStmt{X: s.Cond}, "Load", "Swap", "Add", "CompareAndSwap")
+	case *ast.ExprStmt, *ast.AssignStmt, *ast.ReturnStmt:
+	case *ast.IfStmt: // its condition, whose yield comes before the statement
+		s = &ast.ExprStmt{X: choice.Cond}
+	default:
+		return false
 	}
-	return false
+	return calls(s, "Lock", "RLock", "Load", "Store", "Swap", "Add", "CompareAndSwap")
 }
 
 // calls reports whether the statement calls a method with one of the names, outside of function

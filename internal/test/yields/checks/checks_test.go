@@ -5,9 +5,6 @@ import (
 	"testing"
 )
 
-//lint:ignore ST1003 the names that package yields makes have this form
-type lock_handoff_mu struct{}
-
 func TestOrder(t *testing.T) {
 	upper, lower := Tiers[0][0], Tiers[len(Tiers)-1][0]
 	const me = -1 // not the number of a goroutine
@@ -39,13 +36,6 @@ func TestOrder(t *testing.T) {
 				t.Errorf("still holds %q", held.by[me])
 			}
 		})
-	}
-}
-
-func TestAMutexHasTheNameOfItsField(t *testing.T) {
-	var m Mutex[lock_handoff_mu]
-	if got, want := m.name(), "checks.handoff.mu"; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
