@@ -176,6 +176,29 @@ func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 	})
 }
 
+// A writer watches only the nearest reader ahead: the release of another reader does not wake it.
+// Readers release without a mark, so the writer watches for none.
+func TestAWriterBehindReaders(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		readers := []*zklocks.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
+		w := behind(s)
+		writer := w.waitWrite(4)
+		watches(w)
+		before := w.proxy.Notifications()
+		for _, r := range readers {
+			writer.Waits()
+			unlock(s, r)
+			s.CatchUp(w.conn)
+		}
+		unlock(s, writer.Granted())
+		if lists, woken, removed := w.proxy.Seen(proxy.ListOp), w.proxy.Notifications()-before, w.proxy.Seen(proxy.OtherOp); lists != 2 || woken != 1 || removed != 0 {
+			s.Errorf("%d listings, woken %d times, %d watches are removed; want 2, 1 and none", lists, woken, removed)
+		}
+		s.Empty()
+	})
+}
+
 // watches waits until a waiting client has set its watches.
 func watches(c *client) {
 	c.Helper()

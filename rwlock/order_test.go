@@ -89,25 +89,21 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 		h := first.read()
 		writer := w.waitWrite(2)
 		var later []*attempt
-		var clients []*client
 		for i := range 5 {
-			c := direct(s)
-			clients = append(clients, c)
-			later = append(later, c.waitRead(3+i))
+			later = append(later, direct(s).waitRead(3+i))
 		}
 		_, err := first.TryRLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
-		for i := range later {
-			s.CatchUp(clients[i].conn)
-			later[i].Waits()
+		s.CatchUp(first.conn)
+		for _, a := range append(later, writer) {
+			a.Waits()
 		}
-		writer.Waits()
 
 		unlock(s, h)
 		wrote := writer.Granted()
-		for i := range later {
-			s.CatchUp(clients[i].conn)
-			later[i].Waits()
+		s.CatchUp(first.conn)
+		for _, a := range later {
+			a.Waits()
 		}
 		unlock(s, wrote)
 		for _, a := range later { // all hold together: none is released before the last is granted
@@ -174,12 +170,9 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 				s.Errorf("reader %d was woken %d times by the writer it waited for", i, n)
 			}
 		}
-		writer := contract.Begin(s, s.Ctx, second.Lock)
-		s.InLine(6)
 		for _, a := range waiting {
 			unlock(s, a.Hold)
 		}
-		unlock(s, writer.Granted())
 		for i, r := range readers {
 			s.CatchUp(r.conn)
 			if n := r.proxy.Notifications(); n != 2 { // of the nodes that the reader watched while it waited, including its own

@@ -45,6 +45,15 @@ func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
 	})
 }
 
+// deleteAll deletes the semaphore, whose queue is empty.
+func deleteAll(s *contract.Stage) {
+	s.Helper()
+	test.Eventually(s, soon, "all is deleted", func() bool {
+		err := s.Witness.Delete(s.Dir, -1)
+		return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+	})
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -170,10 +179,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 					}
 					s.Empty()
 					if exists {
-						test.Eventually(s, soon, "all is deleted", func() bool {
-							err := s.Witness.Delete(s.Dir, -1)
-							return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
-						})
+						deleteAll(s)
 					}
 				}
 			})
@@ -537,10 +543,7 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
 		release(s, c.acquire(3))
-		test.Eventually(s, soon, "all is deleted", func() bool {
-			err := s.Witness.Delete(s.Dir, -1)
-			return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
-		})
+		deleteAll(s)
 		h := newClient(s, 1).acquire(1)
 		_, err := c.TryAcquire(s.Ctx, 1)
 		s.Is(err, zklocks.ErrBusy) // of the only permit
@@ -553,16 +556,12 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 // node. The version of the new node equals the version that was read.
 func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		conn, p := s.Behind()
-		c := &client{s, semaphore.New(locks.On(conn), s.Path, 3), conn}
+		c, p := behind(s, 3)
 		release(s, c.acquire(3))
 		create := p.Next(proxy.CreateOp, proxy.HoldRequest)
 		tried := contract.Begin(s, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return c.TryAcquire(ctx, 1) })
 		s.Fired(create)
-		test.Eventually(s, soon, "all is deleted", func() bool {
-			err := s.Witness.Delete(s.Dir, -1)
-			return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
-		})
+		deleteAll(s)
 		h := newClient(s, 1).acquire(1)
 		create.Release()
 		s.Is(tried.Failed(), zklocks.ErrBusy) // of the only permit
@@ -575,8 +574,7 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 // answered.
 func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		conn, p := s.Behind()
-		c := &client{s, semaphore.New(locks.On(conn), s.Path, 3), conn}
+		c, p := behind(s, 3)
 		reads := func() (n int64) {
 			before := p.Seen(proxy.ReadOp)
 			release(s, c.acquire(1))
@@ -587,7 +585,7 @@ func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 			s.Errorf("%d reads of what is known", n)
 		}
 		p.Cut()
-		s.CatchUp(conn)
+		s.CatchUp(c.conn)
 		if reads() == 0 {
 			s.Error("what was known before the reconnect was taken")
 		}
