@@ -145,29 +145,6 @@ func each(t *testing.T, play func(p *pair, one, other int)) {
 	}
 }
 
-// One transaction creates all nodes, and another transaction deletes them.
-func TestAllTakesItsLocksInOneTransaction(t *testing.T) {
-	inPair(t, func(p *pair) {
-		p.release(p.take(p.both().Lock)) // creates the directories
-		before := p.proxy.Seen(proxy.AnyOp)
-		hold := p.take(p.both().Lock)
-		for i := range p.paths {
-			_, stat, err := p.Witness.Exists(p.own(i))
-			p.Must(err)
-			if stat.Czxid != hold.Token() {
-				p.Errorf("node %d: czxid %#x, token %#x", i, stat.Czxid, hold.Token())
-			}
-		}
-		p.release(hold)
-		p.nodes(0, 0)
-		if n := p.proxy.Seen(proxy.AnyOp) - before; n != 2 {
-			p.Errorf("%d requests, want 2", n)
-		}
-		p.Is(hold.Release(p.Ctx), zklocks.ErrReleased)
-		p.Is(hold.Err(), zklocks.ErrReleased)
-	})
-}
-
 // Another client holds one of the locks. All sends a create, a listing, a request for all watches,
 // and a delete.
 func TestAllBehindOneHolderTakesFourRequests(t *testing.T) {
@@ -574,21 +551,6 @@ func TestAnEndIsOfNoLock(t *testing.T) {
 	}
 }
 
-// The directory of the second lock does not exist. The call creates it, and no other directory.
-func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		p.Venue.Latency(time.Millisecond) // so that a call that never returns reaches its deadline
-		p.release(p.held(other))          // creates the directory of the other lock
-		ctx, cancel := context.WithTimeout(p.Ctx, 20*time.Second)
-		defer cancel()
-		before := p.proxy.Seen(proxy.MkdirOp)
-		p.release(contract.Begin(p, ctx, p.both().Lock).Granted())
-		if n := p.proxy.Seen(proxy.MkdirOp) - before; n != 1 {
-			p.Errorf("%d directories made", n)
-		}
-	})
-}
-
 // The caller may change its slice afterwards, and may use the Locker as the key of a map.
 func TestAllCopiesItsListOfLocks(t *testing.T) {
 	inPair(t, func(p *pair) {
@@ -960,14 +922,14 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermRead))
 				s.Must(err)
 				lock := open(locks.On(conn), s.Path)
-				twice := func() {
+				usable := func() {
 					for range 2 {
 						hold, err := lock.Lock(s.Ctx)
 						s.Must(err)
 						s.Must(hold.Release(s.Ctx))
 					}
 				}
-				twice()
+				usable()
 				cut := through.Next(proxy.CreateOp, proxy.CutAfterCommit)
 				_, err = lock.Lock(s.Ctx)
 				<-cut.Fired()
@@ -986,7 +948,7 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				besides()
 				s.Expire(conn)
 				s.Settle()
-				twice()
+				usable()
 				// ctx is canceled before the session has a connection again.
 				cut = through.Next(proxy.CreateOp, proxy.CutAfterCommit)
 				ctx, cancel := context.WithCancel(s.Ctx)
@@ -998,7 +960,7 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				besides()
 				s.Expire(conn)
 				s.Settle()
-				twice()
+				usable()
 				_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
 				s.Must(err)
 				s.EmptyNow()

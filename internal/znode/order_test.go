@@ -10,25 +10,6 @@ import (
 	"testing"
 )
 
-func TestSortOrdersByNumberNotByName(t *testing.T) {
-	children := []string{
-		"_c_" + NewID() + "-write-0000000007", "README", "_c_x", "read-0000000003",
-		"_c_" + NewID() + "-read-0000000012", "lock-0000000001",
-	}
-	rand.Shuffle(len(children), func(i, j int) { children[i], children[j] = children[j], children[i] })
-	line, err := Sort(children, Read, Write)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var seqs []int64
-	for _, n := range line {
-		seqs = append(seqs, n.Seq)
-	}
-	if !slices.Equal(seqs, []int64{3, 7, 12}) {
-		t.Fatalf("order %v", seqs)
-	}
-}
-
 func TestSortRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
 	for name, c := range map[string]struct {
 		children []string

@@ -191,7 +191,7 @@ var mutants = []mutant{
 		}
 		made = append(made, one...)
 	}`,
-		test: ". TestAllTakesItsLocksInOneTransaction", world: "any",
+		test: ". TestAll/an uncontended cycle takes as few requests as promised", world: "any",
 	}, { // Guarantee 6: a call that fails leaves no node behind.
 		name: "node-left-after-a-canceled-wait", pkg: "internal/queue",
 		why:  "all waiters behind wait for a waiter that has given up",
