@@ -172,21 +172,16 @@ func (l *lab) look(t target, changed map[string][]byte, world string) (verdict, 
 
 // failure says which test failed, or what ended the program.
 func failure(output string) string {
-	last, line := "", ""
-	for line = range strings.Lines(output) {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	text := "after the tests: " + lines[len(lines)-1]
+	for _, line := range lines {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "panic: ") {
 			return line
 		}
-		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
-			name, _, _ = strings.Cut(name, " (")
-			if strings.HasPrefix(name, last) { // the part, not the whole
-				last = name
-			}
+		if strings.HasPrefix(line, "--- FAIL: ") { // the last of these lines names the part, not the whole
+			text = line
 		}
 	}
-	if last == "" {
-		return "after the tests: " + line
-	}
-	return last
+	return text
 }

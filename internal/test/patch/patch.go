@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,7 +20,7 @@ import (
 type Patch struct {
 	Pkg string // the package's directory, from the root of the module
 	In  string // the function, as "claim" or "Client.claim"; "" if the fragment is unique in the package
-	Old string // the fragment, which must occur exactly once; it is compared by tokens
+	Old string // the fragment, which must occur exactly once; line breaks and indentation do not matter
 	New string
 }
 
@@ -106,16 +106,21 @@ func Overlay(root, dir string, changed map[string][]byte) (string, error) {
 // A site is a part of a file, as byte offsets.
 type site struct{ from, to int }
 
-// sites returns where a fragment of Go occurs in a file. It compares tokens, so comments and line
-// breaks do not matter.
-func sites(file []byte, fragment string) []site {
-	var found []site
-	all, want := tokens(file), tokens([]byte(fragment))
-	for i := 0; i+len(want) <= len(all); i++ {
-		same := func(a, b lexeme) bool { return a.tok == b.tok && a.text == b.text }
-		if slices.EqualFunc(all[i:i+len(want)], want, same) {
-			found = append(found, site{all[i].from, all[i+len(want)-1].to})
-		}
+// sites returns where a fragment of Go stands in a file. Line breaks and indentation do not matter.
+func sites(file []byte, fragment string) (found []site) {
+	words := strings.Fields(fragment)
+	for i := range words {
+		words[i] = regexp.QuoteMeta(words[i])
+	}
+	pattern := strings.Join(words, `\s+`)
+	if regexp.MustCompile(`^\w`).MatchString(pattern) { // not the end of a word
+		pattern = `\b` + pattern
+	}
+	if regexp.MustCompile(`\w$`).MatchString(pattern) {
+		pattern += `\b`
+	}
+	for _, at := range regexp.MustCompile(pattern).FindAllIndex(file, -1) {
+		found = append(found, site{at[0], at[1]})
 	}
 	return found
 }
@@ -148,31 +153,4 @@ func functions(src []byte, name string) []site {
 		}
 	}
 	return found
-}
-
-// A lexeme is a token of Go and its site.
-type lexeme struct {
-	tok  token.Token
-	text string
-	site
-}
-
-func tokens(src []byte) []lexeme {
-	var s scanner.Scanner
-	file := token.NewFileSet().AddFile("", -1, len(src))
-	s.Init(file, src, func(token.Position, string) {}, 0)
-	var all []lexeme
-	for {
-		pos, tok, text := s.Scan()
-		switch {
-		case tok == token.EOF:
-			return all
-		case tok == token.SEMICOLON && text != ";": // inserted at a line break
-			continue
-		case text == "":
-			text = tok.String()
-		}
-		from := file.Offset(pos)
-		all = append(all, lexeme{tok, text, site{from, from + len(text)}})
-	}
 }

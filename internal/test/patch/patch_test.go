@@ -12,7 +12,7 @@ func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.go":      "package a\n\nfunc one() int { return 1 + 2 } // the sum\n",
-		"b.go":      "package a\n\nfunc two() {\n\tone() // twice\n\tone()\n}\n",
+		"b.go":      "package a\n\nfunc two() {\n\tone()\n\tone()\n}\n",
 		"b_test.go": "package a\n\nfunc three() int { return 1 + 2 }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -20,7 +20,8 @@ func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
 		}
 	}
 	for old, want := range map[string]string{
-		"return 1+2":        "package a\n\nfunc one() int { X } // the sum\n",
+		"return 1 + 2":      "package a\n\nfunc one() int { X } // the sum\n",
+		"e() int":           "", // a part of a word
 		"one(); one()":      "",
 		"one()\none()":      "package a\n\nfunc two() {\n\tX\n}\n",
 		"one()":             "", // three times

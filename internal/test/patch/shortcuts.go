@@ -16,7 +16,7 @@ var Shortcuts = []Shortcut{
 		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
 	}}},
 	{"shared node", []Patch{{Pkg: "rwlock", Old: "alone: m.kinds != ours", New: "alone: true"}}},
-	{"handoff", []Patch{{Pkg: "rwlock", Old: "c.passed < c.limit", New: "false"}}},
+	{"handoff", []Patch{{Pkg: "rwlock", In: "handoff.wantedLocked", Old: "c.passed < c.limit", New: "false"}}},
 	{"release markers", []Patch{
 		{Pkg: "internal/queue", In: "nodeRef.leavesMarker", Old: "return n.marker && ", New: "return false && n.marker && "},
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
