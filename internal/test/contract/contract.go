@@ -98,8 +98,8 @@ type needs int
 const (
 	exclusive needs = 1 << iota // a recipe that lets only one caller hold at a time
 	alone                       // on a real server, no other test at the same time, because the scenario counts or measures
-	ownServer                   // a server of its own, to restart, or that speaks TLS
-	modern                      // ZooKeeper 3.5 or newer: containers, the removal of watches, TLS
+	ownServer                   // a server of its own, to restart
+	modern                      // ZooKeeper 3.5 or newer: containers, the removal of watches
 	single                      // a recipe of one lock, because the scenario counts the requests for one directory
 	chain                       // a recipe whose waiters each watch a single node ahead
 	inMemory                    // a server that a test can give a state that a real server has only after years

@@ -25,13 +25,19 @@ var rights = []scenario{
 	{"a quota that is used up is an error at once", quotaUsedUp, 0},
 }
 
-// as connects as a user.
+// as connects as a user, through a proxy.
 func (s *scene) as(user string, opts ...zklocks.Option) *client {
 	s.Helper()
-	conn, err := s.ConnectWith(s.Ctx, s.Server, wire.WithDigestAuth(user, "secret"))
+	return s.login(user, "secret", opts...)
+}
+
+func (s *scene) login(user, password string, opts ...zklocks.Option) *client {
+	s.Helper()
+	p := s.Venue.Proxy(s, s.Server)
+	conn, err := s.ConnectWith(s.Ctx, p.Addr(), wire.WithDigestAuth(user, password))
 	s.Must(err)
 	s.Cleanup(func() { _ = conn.Close() })
-	return s.with(conn, nil, opts...)
+	return s.with(conn, p, opts...)
 }
 
 // protect makes the lock's directory and grants the world only some rights. The client that it

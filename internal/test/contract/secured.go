@@ -1,63 +1,15 @@
 package contract
 
 import (
-	"context"
-	"crypto/tls"
-	"net"
-	"sync"
-	"time"
-
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/internal/wire"
 )
 
 var secured = []scenario{
-	{"over TLS and with a list of its own a lock is closed to others", closedToOthers, ownServer | modern},
-	{"credentials outlive a reconnect and an expiry", credentialsLast, ownServer | modern},
-}
-
-// overTLS plays on a server that speaks TLS, too. The function that it returns connects over TLS.
-// It returns the client, and a function that cuts the client's connection.
-func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option) (*client, func())) {
-	s.Helper()
-	ca := realzk.NewAuthority(s)
-	server := s.Venue.StandaloneTLS(s, ca, ca.Issue(s, "localhost", time.Now().Add(time.Hour)), venue.Options{})
-	s = s.at(server.Addr())
-	return s, func(mine []zklocks.Option, opts ...wire.Option) (*client, func()) {
-		s.Helper()
-		d := lastDialed{venue: s.Venue}
-		opts = append(opts, wire.WithTLS(&tls.Config{RootCAs: ca.Pool}), wire.WithDialer(d.dial))
-		conn, err := s.ConnectWith(s.Ctx, server.TLSAddr, opts...)
-		s.Must(err)
-		s.Cleanup(func() { _ = conn.Close() })
-		return s.with(conn, nil, mine...), d.cut
-	}
-}
-
-// lastDialed cuts a connection that a proxy cannot read.
-type lastDialed struct {
-	venue venue.Venue
-	mu    sync.Mutex
-	conn  net.Conn
-}
-
-func (d *lastDialed) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := d.venue.Dial(ctx, network, address)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.conn = conn
-	return conn, err
-}
-
-func (d *lastDialed) cut() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.conn.Close()
+	{"with a list of its own a lock is closed to others", closedToOthers, 0},
+	{"credentials outlive a reconnect and an expiry", credentialsLast, 0},
 }
 
 // whole reads the directory through a client that has the right, and asserts how many members it
@@ -87,19 +39,14 @@ func (c *client) open() {
 }
 
 func closedToOthers(s *scene) {
-	s, connect := overTLS(s)
-	mine := []zklocks.Option{zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))}
+	mine := zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))
 	s.move(s.Path + "/below") // the parents that the lock creates get the same ACL
-	first, _ := connect(mine, wire.WithDigestAuth("ann", "secret"))
-	second, _ := connect(mine, wire.WithDigestAuth("ann", "secret"))
+	first, second := s.as("ann", mine), s.as("ann", mine)
 	h := first.block()
 	a := second.begin(second.Lock)
 	nodes := first.whole(2)
 
-	stranger, _ := connect(nil)
-	wrong, _ := connect(mine, wire.WithDigestAuth("ann", "guessed"))
-	other, _ := connect(mine, wire.WithDigestAuth("bob", "secret"))
-	for _, c := range []*client{stranger, wrong, other} {
+	for _, c := range []*client{s.client(), s.login("ann", "guessed", mine), s.as("bob", mine)} {
 		s.every(c.Locker, 0, func(name string, err error) {
 			s.Is(err, zk.ErrNoAuth) // at the first call, and the error says which right is missing
 			s.saysRight(err)
@@ -127,20 +74,17 @@ func closedToOthers(s *scene) {
 	s.unlock(a.Granted())
 	first.whole(0)
 	first.open()
-	s.Empty()
 }
 
 func credentialsLast(s *scene) {
-	s, connect := overTLS(s)
-	mine := []zklocks.Option{zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))}
-	c, cut := connect(mine, wire.WithDigestAuth("ann", "secret"))
-	next, cutNext := connect(mine, wire.WithDigestAuth("ann", "secret"))
+	mine := zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))
+	c, next := s.as("ann", mine), s.as("ann", mine)
 	h := c.block()
 	a := next.begin(next.Lock)
 	c.whole(2)
 	for range 3 {
-		cut()
-		cutNext()
+		c.proxy.Cut()
+		next.proxy.Cut()
 		s.Must(h.Verify(s.Ctx))
 		c.whole(2)
 	}
@@ -148,8 +92,8 @@ func credentialsLast(s *scene) {
 		s.Error("lost by a reconnect")
 	}
 	a.Waits()
-	s.Venue.ExpireAt(s, next.conn, s.Server) // queues again, in a new session
-	s.Venue.ExpireAt(s, c.conn, s.Server)
+	s.Expire(next.conn) // queues again, in a new session
+	s.Expire(c.conn)
 	got := a.Granted()
 	s.grows(h, got)
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
@@ -159,5 +103,4 @@ func credentialsLast(s *scene) {
 	s.unlock(b.Granted())
 	c.whole(0)
 	c.open()
-	s.Empty()
 }
