@@ -145,25 +145,6 @@ func each(t *testing.T, play func(p *pair, one, other int)) {
 	}
 }
 
-// Another client holds one of the locks. All sends a create, a listing, a request for all watches,
-// and a delete.
-func TestAllBehindOneHolderTakesFourRequests(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		p.release(p.take(p.both().Lock)) // creates the directories
-		busy := p.held(one)
-		before := p.proxy.Seen(proxy.AnyOp)
-		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
-		p.nodes(2-one, 1+one) // the held lock has two nodes
-		p.CatchUp(p.conn)
-		p.release(busy)
-		p.release(waiting.Granted())
-		exists := p.proxy.Seen(proxy.ExistsOp) // the requests of CatchUp
-		if n := p.proxy.Seen(proxy.AnyOp) - before - exists; n != 4 {
-			p.Errorf("%d requests, want 4", n)
-		}
-	})
-}
-
 // The caller's node is first at one lock, and is deleted while the caller waits for the other lock;
 // perhaps the server withholds the event. The caller then queues again at both, behind the client
 // that holds the first.

@@ -462,53 +462,31 @@ func TestAReconnectMeanwhileAsksTheQuorumAgain(t *testing.T) {
 func TestObserveLeavesNothingBehind(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
-		once := func() {
-			for _, err := range e.Observe(s.Ctx) {
-				s.Must(err)
-				break
+		leaves := func(when string, watches int) {
+			s.Helper()
+			for range 100 {
+				s.Must(second(first(e.Observe(s.Ctx))))
+			}
+			s.Settle()
+			if n := len(s.Venue.Watched(s, e.conn.SessionID())); n != watches {
+				s.Errorf("%s: %d watches", when, n)
 			}
 		}
-		watches := func() int64 {
-			s.Settle()
-			return int64(len(s.Venue.Watched(s, e.conn.SessionID())))
-		}
-		once() // the directory does not exist
-		if n := watches(); n != 0 {
-			s.Errorf("%d watches on a directory that does not exist", n)
-		}
+		leaves("the directory does not exist", 0)
 		h := a.campaign()
-		once()
-		s.Must(h.Release(s.Ctx))
-		once() // the directory is empty
-		h = a.campaign()
-		once()
-		first := watches()
-		if first != 1 {
-			s.Errorf("%d watches", first)
-		}
+		leaves("a leader", 1)
 		reads := e.proxy.Seen(proxy.ReadOp)
-		for range 100 {
-			once()
-		}
-		if n := watches(); n != first {
-			s.Errorf("%d watches after 100 loops", n)
-		}
+		leaves("the same leader", 1)
 		if n := e.proxy.Seen(proxy.ReadOp) - reads; n != 0 {
 			s.Errorf("%d watches were set", n)
 		}
-		s.Settle()
 		beats := e.proxy.Seen(proxy.CheckOp)
 		time.Sleep(10 * timeout) // virtual: without a lease no heartbeat is sent
 		if n := e.proxy.Seen(proxy.CheckOp) - beats; n != 0 {
 			s.Errorf("%d heartbeats", n)
 		}
 		s.Must(h.Release(s.Ctx))
-		for range 100 {
-			once()
-		}
-		if n := watches(); n != 0 {
-			s.Errorf("%d watches on an empty directory", n)
-		}
+		leaves("an empty directory", 0)
 	})
 }
 

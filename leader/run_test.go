@@ -337,13 +337,9 @@ func TestWhatEndsRun(t *testing.T) {
 		})
 	}
 	for name, open := range map[string]func(*zklocks.Conn) *leader.Election{
-		"no connection":     func(*zklocks.Conn) *leader.Election { return leader.New(nil, "/path") },
 		"a bad path":        func(c *zklocks.Conn) *leader.Election { return leader.New(c, "path") },
 		"no pause":          func(c *zklocks.Conn) *leader.Election { return leader.New(c, "/path", leader.WithBackoff(0, 1)) },
 		"a shorter longest": func(c *zklocks.Conn) *leader.Election { return leader.New(c, "/path", leader.WithBackoff(2, 1)) },
-		"too much data": func(c *zklocks.Conn) *leader.Election {
-			return leader.New(c, "/path", zklocks.WithData(make([]byte, 512<<10+1)))
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(s *contract.Stage) {

@@ -55,16 +55,6 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 	}
 }
 
-func TestTheCommandReadsStandardInput(t *testing.T) {
-	t.Parallel()
-	c := start(t, "", "run", test.Path(t), "--", "sh", "-c", "read line; echo got $line; exit 3")
-	c.Say("a word")
-	if got := c.Hears("got"); got != "a word" {
-		t.Errorf("got %q", got)
-	}
-	ends(t, c, 3)
-}
-
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
