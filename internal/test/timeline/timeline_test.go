@@ -143,13 +143,15 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .grid { stroke: #d0d7de }
 .read { fill: #0969da } .write { fill: #bc4c00 }
 .waits { opacity: 0.4 }
-.lost { stroke: #cf222e; stroke-width: 2.5 }
+.lost { stroke: #cf222e; stroke-width: 2.5; stroke-dasharray: 3 3 }
+.cross { font-size: 18px; fill: #cf222e }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
 .small { fill: #9198a1 }
 .grid { stroke: #3d444d }
 .read { fill: #58a6ff } .write { fill: #f0883e }
 .lost { stroke: #ff7b72 }
+.cross { fill: #ff7b72 }
 }
 </style>`
 
@@ -159,47 +161,46 @@ text { fill: #e6edf3 }
 // it must be empty from the cut on. The colors follow the reader's theme.
 func draw(played []process) string {
 	var b strings.Builder
-	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	text := func(x, y float64, anchor, class, s string) {
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", x, y, anchor, class, html.EscapeString(s))
+	}
+	rect := func(x, y, width, height float64, class string) {
+		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="1" class="%s"/>`+"\n", x, y, width, height, class)
+	}
+	line := func(x, from, to float64, class string) {
+		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`+"\n", x, from, x, to, class)
+	}
 	at := func(d time.Duration) float64 { return left + d.Seconds()*second }
 	bottom := top + float64(len(played))*row
-	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" role="img" aria-label="%s">`,
-		width, bottom+44, width, "The queue of a lock over time")
-	add("%s", style)
-	for s := 0; at(time.Duration(s)*time.Second) < width-8; s += 5 {
-		x := at(time.Duration(s) * time.Second)
-		add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="grid"/>`, x, top-4, x, bottom)
-		add(`<text x="%.1f" y="%.1f" text-anchor="middle" class="small">%d s</text>`, x, bottom+13, s)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" role="img" aria-label="%s">`+"\n%s\n",
+		width, bottom+44, width, "The queue of a lock over time", style)
+	for s := time.Duration(0); at(s) < width-8; s += 5 * time.Second {
+		line(at(s), top-4, bottom, "grid")
+		text(at(s), bottom+13, "middle", "small", fmt.Sprintf("%.0f s", s.Seconds()))
 	}
 	for i, p := range played {
 		y := top + float64(i)*row
-		add(`<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`, left-8, y+14, html.EscapeString(p.name))
+		text(left-8, y+14, "end", "", p.name)
 		if p.granted-p.begins > tick/100 {
-			add(`<rect x="%.1f" y="%.1f" width="%.1f" height="4" class="%s waits"/>`, at(p.begins), y+8, (p.granted-p.begins).Seconds()*second, p.kind)
+			rect(at(p.begins), y+8, at(p.granted)-at(p.begins), 4, string(p.kind)+" waits")
 		}
-		add(`<rect x="%.1f" y="%.1f" width="%.1f" height="16" rx="2" class="%s"/>`, at(p.granted), y+2, (p.ends-p.granted).Seconds()*second, p.kind)
-		if !p.lost {
-			continue
+		rect(at(p.granted), y+2, at(p.ends)-at(p.granted), 16, string(p.kind))
+		if p.lost {
+			line(at(p.cut), y, y+20, "lost")
+			text(at(p.cut), y-5, "middle", "small", "cut off")
+			text(at(p.ends)+6, y+15, "middle", "cross", "×")
+			text(at(p.ends)+6, y-5, "middle", "small", "context canceled")
+			expired := at(passedOn(played, p.ends))
+			line(expired, y, bottom, "lost")
+			text(expired+7, y+14, "start", "small", "session expires")
 		}
-		add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, at(p.cut), y, at(p.cut), y+20)
-		add(`<text x="%.1f" y="%.1f" text-anchor="middle" class="small">cut off</text>`, at(p.cut), y-5)
-		x := at(p.ends)
-		add(`<path d="M%.1f %.1f l8 8 m0 -8 l-8 8" class="lost"/>`, x+2, y+6)
-		add(`<text x="%.1f" y="%.1f" text-anchor="middle" class="small">context canceled</text>`, x+6, y-5)
-		x = at(passedOn(played, p.ends))
-		add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, x, y, x, bottom)
-		add(`<text x="%.1f" y="%.1f" class="small">session expires</text>`, x+7, y+14)
 	}
-	y := bottom + 34
-	x := left
-	for _, entry := range []struct {
-		class, text string
-		high        float64
-	}{{"read", "reads", 12}, {"write", "writes", 12}, {"read waits", "waits", 4}} {
-		add(`<rect x="%.1f" y="%.1f" width="18" height="%.0f" class="%s"/>`, x, y-4-entry.high/2, entry.high, entry.class)
-		add(`<text x="%.1f" y="%.1f" class="small">%s</text>`, x+23, y, entry.text)
-		x += 78
+	for i, entry := range []string{"read", "write", "read waits"} {
+		x, y := left+78*float64(i), bottom+24
+		rect(x, y, 18, 12, entry)
+		text(x+23, y+10, "start", "small", []string{"reads", "writes", "waits"}[i])
 	}
-	add("</svg>")
+	b.WriteString("</svg>\n")
 	return b.String()
 }
 
