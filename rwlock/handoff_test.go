@@ -279,17 +279,6 @@ func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 			s.Error("a negative number of hand-overs")
 		}
 		s.Empty()
-
-		other := newOther(s)
-		h := other.write()
-		c = direct(other.Stage).with(rwlock.WithHandoff(100))
-		line := c.queued(3)
-		c.conn.Close()
-		for _, a := range line {
-			s.Is(a.Failed(), zk.ErrClosing)
-		}
-		unlock(s, h)
-		other.Empty()
 	})
 }
 

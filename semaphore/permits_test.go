@@ -62,32 +62,6 @@ func (c *client) wait(n, nodes int) *attempt {
 
 func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
-func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 4)
-		h := c.acquire(4)
-		var waiting []*attempt
-		for i := range 6 {
-			waiting = append(waiting, newClient(s, 4).wait(1, 5+i))
-		}
-		release(s, h)
-		for _, a := range waiting[:4] { // none of them is released before the last is granted
-			a.Granted()
-		}
-		s.CatchUp(c.conn)
-		for _, a := range waiting[4:] {
-			a.Waits()
-		}
-		release(s, waiting[2].Hold) // not the first node
-		release(s, waiting[4].Granted())
-		release(s, waiting[5].Granted())
-		for _, i := range []int{0, 1, 3} {
-			release(s, waiting[i].Hold)
-		}
-		s.Empty()
-	})
-}
-
 func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	const permits = 4
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {

@@ -99,7 +99,6 @@ const (
 	exclusive needs = 1 << iota // a recipe that lets only one caller hold at a time
 	alone                       // on a real server, no other test at the same time, because the scenario counts or measures
 	ownServer                   // a server of its own, to restart
-	modern                      // ZooKeeper 3.5 or newer: containers, the removal of watches
 	single                      // a recipe of one lock, because the scenario counts the requests for one directory
 	chain                       // a recipe whose waiters each watch a single node ahead
 	inMemory                    // a server that a test can give a state that a real server has only after years
@@ -124,13 +123,10 @@ func Run(t *testing.T, r Recipe) {
 // RunReal runs it on real servers. If no server can be started, it reports that once, for all
 // scenarios.
 func RunReal(t *testing.T, r Recipe) {
-	old := realzk.OlderThan(t, realzk.Servers(t)[0], 3, 5)
+	realzk.Servers(t) // skips the test if there are none
 	for _, sc := range suite {
 		if sc.fits(r) && sc.needs&inMemory == 0 && (sc.needs&ownServer == 0 || r.OwnServers) {
 			t.Run(sc.name, func(t *testing.T) {
-				if old && sc.needs&modern != 0 {
-					t.Skip("left out on ZooKeeper 3.4")
-				}
 				if sc.needs&alone == 0 {
 					t.Parallel()
 				}

@@ -11,7 +11,6 @@ import (
 
 var fencing = []scenario{
 	{"the token grows forever", tokens, 0},
-	{"the token is the czxid of the node", tokenIsCzxid, 0},
 	{"Verify finds out what no event has told", verifies, 0},
 	{"Verify asks the quorum", verifiesByTheQuorum, 0},
 }
@@ -52,25 +51,6 @@ func tokens(s *scene) {
 	h = c.lock()
 	next("in a new directory", h)
 	s.unlock(h)
-}
-
-func tokenIsCzxid(s *scene) {
-	first, second := s.client(), s.client()
-	h := first.block() // granted by the reply to the create
-	a := second.wait(2)
-	for path := range s.nodes(second.conn.SessionID()) {
-		_, err := s.Witness.Set(path, []byte("x"), -1) // the token must not change
-		s.Must(err)
-	}
-	for _, c := range []*client{first, second} {
-		for _, stat := range s.nodes(c.conn.SessionID()) {
-			if stat.Czxid != h.Token() {
-				s.Errorf("token %#x, czxid %#x", h.Token(), stat.Czxid)
-			}
-		}
-		s.unlock(h)
-		h = a.Granted() // by a listing, or by the event of a watch
-	}
 }
 
 func verifies(s *scene) {

@@ -3,19 +3,14 @@ package contract
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sort"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/locks"
-	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
@@ -34,47 +29,13 @@ func TestBehindThousands(t *testing.T) {
 		m := reentrant.New(conn, path)
 		return Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
 	}}
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) { scenario{run: behindThousands}.play(t, v, r) })
-}
-
-func behindThousands(s *scene) {
-	const members, batch = 20_000, 2000
-	word := s.word()
-	s.move(test.Path(s))
-	s.makeDir(zk.WorldACL(zk.PermAll))
-	var ops []any
-	for i := range members {
-		name := fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", s.Dir, i, word)
-		ops = append(ops, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagSequence})
-	}
-	for some := range slices.Chunk(ops, batch) {
-		_, err := s.Witness.Multi(some...)
-		s.Must(err)
-	}
-	line := test.Children(s, s.Witness, s.Dir)
-	if bytes := len(strings.Join(line, "    ")); bytes <= 1<<20 {
-		s.Fatalf("a listing of %d bytes", bytes)
-	}
-	c := s.behind()
-	_, err := c.TryLock(s.Ctx)
-	s.Is(err, zklocks.ErrBusy)
-	c.waitsQuietly()
-	s.InLine(members)
-	before := c.proxy.Seen(proxy.AnyOp)
-	a := c.begin(c.Lock)
-	s.InLine(members + s.r.Nodes)
-	for some := range slices.Chunk(line, batch) { // from the front
-		ops = ops[:0]
-		for _, name := range some {
-			ops = append(ops, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		const members = 20_000
+		scenario{run: func(s *scene) { s.behindOwnerless(members) }}.play(t, v, r)
+		if bytes := members * len("    _c_00000000-0000-4000-8000-000000000000-lock-0000000000"); bytes <= 1<<20 {
+			t.Errorf("a listing of %d bytes", bytes)
 		}
-		_, err := s.Witness.Multi(ops...)
-		s.Must(err)
-	}
-	s.unlock(a.Granted())
-	if n := c.proxy.Seen(proxy.AnyOp) - before; n > 2*few {
-		s.Errorf("%d requests until %d have gone", n, members)
-	}
+	})
 }
 
 // A request may be nearly as large as a server takes. One byte of data, or one permit, more is

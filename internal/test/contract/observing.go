@@ -18,7 +18,6 @@ var observing = []scenario{
 	{"an observer is told of a lock that was free", observedFree, 0},
 	{"an observer is told of the wait", observedWait, 0},
 	{"an observer is told of calls that fail", observedFailure, 0},
-	{"an observer is told of calls that wait for a server", observedServerless, 0},
 	{"an observer is told of waiters that lose their place", observedRequeue, 0},
 	{"an observer is told why a hold was lost", observedLoss, 0},
 	{"an observer is told of retries", observedRetry, 0},
@@ -143,28 +142,6 @@ func observedFailure(s *scene) {
 	}
 	s.Lasted("the wait", f.Waited, waited, a.At.Sub(a.Began))
 	s.unlock(h)
-	events.Balanced()
-}
-
-// In an outage no node can be queued, but the call waits.
-func observedServerless(s *scene) {
-	c := s.behind()
-	s.unlock(c.lock())
-	events := c.observed()
-	c.proxy.Refuse()
-	a := c.begin(c.Lock)
-	Next[observe.Called](events, 1)
-	least := time.Now()
-	s.Pass(time.Second)
-	waited := time.Since(least)
-	if n := len(Of[any](events)); n != 1 {
-		s.Errorf("%d events of a call that waits for a server: %+v", n, Of[any](events))
-	}
-	a.Stop()
-	f := Next[observe.Failed](events, 1)
-	s.Is(f.Cause, context.Canceled)
-	s.Lasted("the wait", f.Waited, waited, a.At.Sub(a.Began))
-	s.Must(c.proxy.Accept())
 	events.Balanced()
 }
 

@@ -102,28 +102,45 @@ func (s *scene) word() string {
 	return name[len("_c_")+36 : len(name)-10] // with the hyphens
 }
 
-// behindTheOwnerless puts nodes into the queue that belong to no session, as an administrator or a
-// restore may leave them. A node with a member's name counts.
-func behindTheOwnerless(s *scene) {
+func behindTheOwnerless(s *scene) { s.behindOwnerless(3) } // more nodes than there are permits
+
+// behindOwnerless puts nodes into the queue that belong to no session, as an administrator or a
+// restore may leave them. A node with a member's name counts. Then it deletes them from the front.
+func (s *scene) behindOwnerless(members int) {
+	const batch = 2000
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
 	word := s.word()
-	var dead []string
-	for i := range 3 { // more nodes than there are permits
-		path, err := s.Witness.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-00000000000%d%s", s.Dir, i, word), nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	var ops []any
+	for i := range members {
+		name := fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", s.Dir, i, word)
+		ops = append(ops, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagSequence})
+	}
+	for some := range slices.Chunk(ops, batch) {
+		_, err := s.Witness.Multi(some...)
 		s.Must(err)
-		dead = append(dead, path)
 	}
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
 	c.waitsQuietly()
+	s.InLine(members)
+	before := c.requests()
+	line := test.Children(s, s.Witness, s.Dir)
 	a := c.begin(c.Lock)
-	s.InLine(len(dead) + s.r.Nodes)
+	s.InLine(members + s.r.Nodes)
 	c.waits(a)
-	for _, path := range dead {
-		s.Must(s.Witness.Delete(path, -1))
+	for some := range slices.Chunk(line, batch) {
+		ops = ops[:0]
+		for _, name := range some {
+			ops = append(ops, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+		}
+		_, err := s.Witness.Multi(ops...)
+		s.Must(err)
 	}
 	s.unlock(a.Granted())
+	if n := c.requests() - before; n > 2*few {
+		s.Errorf("%d requests until %d have gone", n, members)
+	}
 }
 
 // writtenInto has another client write into all nodes of the queue, again and again: this must

@@ -11,7 +11,7 @@ import (
 
 var waiting = []scenario{
 	{"the lock is given in the order of arrival", inOrder, 0},
-	{"a release wakes only the next in line", wakesOne, exclusive | chain | single | modern},
+	{"a release wakes only the next in line", wakesOne, exclusive | chain | single},
 	{"a waiter that dies in the middle lets no waiter in", diesInTheMiddle, 0},
 	{"a deadline ends the wait and nothing else", deadline, 0},
 }
