@@ -4,77 +4,16 @@ import (
 	"bytes"
 	"net"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// A packetLog records the packets of a client in the order in which it writes them.
-type packetLog struct {
-	net.Conn
-	mu      *sync.Mutex
-	packets *[]written
-	slow    time.Duration // what writing a heartbeat takes
-}
-
-type written struct {
-	at      time.Time // when the write began
-	body    []byte
-	xid, op int32
-}
-
-func (l *packetLog) Write(p []byte) (int, error) {
-	xid, op := request(p)
-	l.mu.Lock()
-	*l.packets = append(*l.packets, written{time.Now(), bytes.Clone(p[lengthSize:]), xid, op})
-	l.mu.Unlock()
-	if xid <= ownXids && op == opMulti {
-		time.Sleep(l.slow) // virtual
-	}
-	return l.Conn.Write(p)
-}
-
-// A beatServer answers heartbeats, after a delay, and logs what the client writes.
-type beatServer struct {
-	*fakeServer
-	mu      sync.Mutex
-	packets []written
-	delay   time.Duration // of answers; less than zero: there are none
-	slow    time.Duration // of the client's writes
-}
-
-func newBeatServer(t *testing.T) *beatServer {
-	b := &beatServer{fakeServer: newFakeServer(t)}
-	b.wrap = func(c net.Conn) net.Conn { return &packetLog{c, &b.mu, &b.packets, b.slow} }
-	b.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-		if op != opMulti {
-			return false
-		}
-		b.mu.Lock()
-		delay := b.delay
-		b.mu.Unlock()
-		if delay >= 0 {
-			reply := slices.Concat(header(xid), word(opCheck), []byte{0}, word(0), word(-1), []byte{1}, word(-1))
-			time.AfterFunc(delay, func() { c.Write(frame(reply)) })
-		}
-		return true
-	}
-	b.start()
-	return b
-}
-
 // heartbeats returns the heartbeats that were written from an instant on.
-func (b *beatServer) heartbeats(from time.Time) (all []written) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, w := range b.packets {
-		if w.xid <= ownXids && w.op == opMulti && !w.at.Before(from) {
-			all = append(all, w)
-		}
-	}
-	return all
+func (f *fakeServer) heartbeats(from time.Time) []written {
+	return slices.DeleteFunc(f.written(from), func(w written) bool { return !w.isHeartbeat() })
 }
 
 // docs/explain/how-loss-is-detected.md promises that a holder is notified of its loss 2T/5 to 3T/4
@@ -84,9 +23,9 @@ func TestWhenALossIsTold(t *testing.T) {
 	soonest, latest := timeout, time.Duration(0)
 	for phase := time.Duration(0); phase < timeout/3; phase += timeout / 97 {
 		inBubble(t, func(t *testing.T) {
-			b := newBeatServer(t)
-			b.network.SetLatency(timeout / 2000)
-			conn := b.connect()
+			f := newFakeServer(t).start()
+			f.network.SetLatency(timeout / 2000)
+			conn := f.connect()
 			time.Sleep(phase) // virtual
 			conn.KeepAlive(true)
 			time.Sleep(2 * timeout) // virtual
@@ -117,21 +56,27 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay, slow time.Duration
 	}{
-		"answered":       {0, 0},
-		"answered late":  {timeout / 4, 0},
-		"not answered":   {-1, 0},
-		"written slowly": {0, slowWrite},
+		"answered":       {},
+		"answered late":  {delay: timeout / 4},
+		"not answered":   {delay: -1},
+		"written slowly": {slow: slowWrite},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				b := newBeatServer(t)
-				b.delay, b.slow = c.delay, c.slow
-				conn := b.connect()
+				f := newFakeServer(t).start()
+				f.late = func(op int32) time.Duration {
+					if op == opMulti {
+						return c.delay
+					}
+					return 0
+				}
+				f.slow = c.slow
+				conn := f.connect()
 				began := time.Now()
 				conn.KeepAlive(true)
 				time.Sleep(shortly) // virtual
 				conn.KeepAlive(false)
-				all := b.heartbeats(began)
+				all := f.heartbeats(began)
 				if len(all) != 5 {
 					t.Fatalf("%d heartbeats, want 5", len(all))
 				}
@@ -142,7 +87,7 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 				}
 				last := len(all)
 				time.Sleep(timeout / 2) // virtual
-				if n := len(b.heartbeats(began)); n != last {
+				if n := len(f.heartbeats(began)); n != last {
 					t.Errorf("%d heartbeats after the last lease", n-last)
 				}
 			})
@@ -153,18 +98,17 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 // The heartbeat has the same bytes as the client's own Multi of a check.
 func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newBeatServer(t)
-		conn := b.connect()
+		f := newFakeServer(t).start()
+		conn := f.connect()
 		began := time.Now()
 		conn.KeepAlive(true)
 		time.Sleep(timeout / 4) // virtual
 		if _, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}); err != nil {
 			t.Fatal(err)
 		}
-		b.mu.Lock()
-		last := b.packets[len(b.packets)-1]
-		b.mu.Unlock()
-		for _, h := range b.heartbeats(began) {
+		all := f.written(began)
+		last := all[len(all)-1]
+		for _, h := range f.heartbeats(began) {
 			if !bytes.Equal(h.body[4:], last.body[4:]) {
 				t.Errorf("%x is not %x", h.body[4:], last.body[4:])
 			}
@@ -176,9 +120,9 @@ func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 // once and then stop.
 func TestAHeartbeatCountsFromBeforeItWasWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newBeatServer(t)
-		b.slow = slowWrite
-		conn := b.connect()
+		f := newFakeServer(t).start()
+		f.slow = slowWrite
+		conn := f.connect()
 		began := time.Now()
 		conn.KeepAlive(true)
 		moved := 0
@@ -189,11 +133,9 @@ func TestAHeartbeatCountsFromBeforeItWasWritten(t *testing.T) {
 				continue
 			}
 			base = now
-			b.mu.Lock()
-			if !slices.ContainsFunc(b.packets, func(w written) bool { return w.at.Equal(base) }) {
+			if !slices.ContainsFunc(f.written(began), func(w written) bool { return w.at.Equal(base) }) {
 				t.Errorf("the deadline counts from %v, when nothing was written", base.Sub(began))
 			}
-			b.mu.Unlock()
 			moved++
 		}
 		if moved < 2 {
@@ -208,33 +150,29 @@ func TestAHeartbeatLeavesAtOnceAfterAReconnect(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithDigestAuth("user", "secret")}} {
 		t.Run("", func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				b := newBeatServer(t)
-				conn := b.connect(opts...)
+				f := newFakeServer(t).start()
+				conn := f.connect(opts...)
 				conn.KeepAlive(true)
 				time.Sleep(timeout / 8) // virtual
 				cut := time.Now()
-				b.network.Between("here", "zk1").Cut()
+				f.network.Between("here", "zk1").Cut()
 				for conn.Epoch() < 2 {
 					time.Sleep(time.Millisecond) // virtual
 				}
-				if n := len(b.heartbeats(cut)); n != 1 {
+				if n := len(f.heartbeats(cut)); n != 1 {
 					t.Fatalf("%d heartbeats within a millisecond, want 1", n)
 				}
-				b.mu.Lock()
 				var ops []int32 // behind the handshake
-				for _, w := range b.packets {
-					if !w.at.Before(cut) {
-						ops = append(ops, w.op)
-					}
+				for _, w := range f.written(cut) {
+					ops = append(ops, w.op)
 				}
-				b.mu.Unlock()
 				auth, beat := slices.Index(ops, opSetAuth), slices.Index(ops, opMulti)
 				if auth > beat || len(opts) > 0 && auth < 0 {
 					t.Errorf("operations %d: no credentials, or behind a heartbeat", ops)
 				}
 				time.Sleep(timeout) // virtual
 				seen := make(map[int32]bool)
-				for _, h := range b.heartbeats(time.Time{}) {
+				for _, h := range f.heartbeats(time.Time{}) {
 					if seen[h.xid] {
 						t.Errorf("xid %d was used twice", h.xid)
 					}
@@ -250,27 +188,10 @@ func TestAHeartbeatLeavesAtOnceAfterAReconnect(t *testing.T) {
 // answer came the settling time before an answered quorum request was sent.
 func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t)
-		var mu sync.Mutex
-		var packets []written
 		const delay = timeout / 2
-		f.wrap = func(c net.Conn) net.Conn { return &packetLog{c, &mu, &packets, 0} }
-		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-			reply := header(xid)
-			switch op {
-			case opMulti:
-				reply = slices.Concat(reply, word(opCheck), []byte{0}, word(0), word(-1), []byte{1}, word(-1))
-			case opExists, opGetData:
-				if op == opGetData {
-					reply = append(reply, word(0)...)
-				}
-				reply = append(reply, make([]byte, 68)...)
-			}
-			time.AfterFunc(delay, func() { c.Write(frame(reply)) })
-			return true
-		}
-		f.start()
+		f := newFakeServer(t).start()
 		conn := f.connect()
+		f.late = func(int32) time.Duration { return delay }
 		conn.KeepAlive(true)
 		began := time.Now()
 		for i := 0; time.Since(began) < 5*timeout; i++ {
@@ -278,8 +199,8 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 			if i%10 == 0 {
 				go conn.Get("/a") // otherwise the client leaves the silent server
 			}
-			mu.Lock()
-			now, bound := time.Now(), packets[0].at // the handshake is a proof, too
+			now, packets := time.Now(), f.written(time.Time{})
+			bound := packets[0].at // the handshake is a proof, too
 			for _, q := range packets[1:] {
 				if q.op != opMulti || now.Sub(q.at) < delay {
 					continue
@@ -290,7 +211,6 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 					}
 				}
 			}
-			mu.Unlock()
 			base := conn.Deadline(fakeSession).Add(-timeout)
 			if conn.Epoch() != 1 {
 				t.Fatal("reconnected")
@@ -305,45 +225,26 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 // While servers accept connections and close them, no heartbeat leaves a request behind.
 func TestHeartbeatsOfAnOutageLeaveNoRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
+		var down atomic.Bool
 		f := newFakeServer(t)
-		var mu sync.Mutex
-		down, exists := false, 0
-		f.welcome = func(n int64, c net.Conn) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			if down {
+		f.welcome = func(_ int64, c net.Conn) bool {
+			if down.Load() {
 				c.Close()
 			}
-			return down
+			return down.Load()
 		}
-		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			if op == opExists {
-				exists++
-			}
-			if op == opMulti {
-				c.Write(frame(slices.Concat(header(xid), word(opCheck), []byte{0}, word(0), word(-1), []byte{1}, word(-1))))
-			}
-			return op == opMulti
-		}
-		f.start()
-		conn := f.connect()
+		conn := f.start().connect()
 		conn.KeepAlive(true)
 		time.Sleep(timeout) // virtual
-		mu.Lock()
-		down, exists = true, 0
-		mu.Unlock()
+		down.Store(true)
 		f.network.Between("here", "zk1").Cut()
 		time.Sleep(10 * time.Minute) // virtual
-		mu.Lock()
-		down = false
-		mu.Unlock()
+		down.Store(false)
+		back := time.Now()
 		time.Sleep(timeout) // virtual
-		mu.Lock()
-		if exists > 1 {
-			t.Errorf("%d requests waited for the reconnect", exists)
+		reads := slices.DeleteFunc(f.written(back), func(w written) bool { return w.op != opExists })
+		if len(f.heartbeats(back)) == 0 || len(reads) > 1 {
+			t.Errorf("%d requests waited for the reconnect", len(reads))
 		}
-		mu.Unlock()
 	})
 }

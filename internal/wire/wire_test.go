@@ -20,24 +20,67 @@ import (
 
 const fakeSession = 0x77
 
-// A fakeServer implements just enough of the protocol to grant sessions and to answer pings and
-// reads. A test can send other bytes instead.
+// A fakeServer implements just enough of the protocol to grant sessions and to answer pings, reads and
+// heartbeats. A test can send other bytes instead.
 type fakeServer struct {
 	t          testing.TB
 	network    *memnet.Network
 	listener   net.Listener
 	handshakes atomic.Int64
-	zxid       atomic.Int64 // the zxid in the last handshake
 	wg         sync.WaitGroup
+
+	mu      sync.Mutex
+	packets []written // by clients, in order
 
 	// welcome answers the nth handshake, and answer the requests of the nth connection. If one is
 	// nil or returns false, the server sends the default answer.
 	welcome func(n int64, c net.Conn) bool
 	answer  func(n int64, c net.Conn, xid, op int32) bool
-	// packet is called with each request; it may be nil.
-	packet func(body []byte)
+	// late returns how long after the request the default answer is sent; less than 0: never. It
+	// may be nil.
+	late func(op int32) time.Duration
 	// wrap replaces the client's end of each connection; it may be nil.
 	wrap func(net.Conn) net.Conn
+	slow time.Duration // what writing a heartbeat takes
+}
+
+// A written packet of a client.
+type written struct {
+	at      time.Time // when the write began
+	body    []byte
+	xid, op int32
+}
+
+func (w written) isHeartbeat() bool { return w.xid <= ownXids && w.op == opMulti }
+
+// written returns the packets that clients have written from an instant on.
+func (f *fakeServer) written(from time.Time) (all []written) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.packets {
+		if !w.at.Before(from) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// A packetLog is a client's end of a connection, which records what the client writes.
+type packetLog struct {
+	net.Conn
+	server *fakeServer
+}
+
+func (l *packetLog) Write(p []byte) (int, error) {
+	xid, op := request(p)
+	w := written{time.Now(), bytes.Clone(p[lengthSize:]), xid, op}
+	l.server.mu.Lock()
+	l.server.packets = append(l.server.packets, w)
+	l.server.mu.Unlock()
+	if w.isHeartbeat() {
+		time.Sleep(l.server.slow) // virtual
+	}
+	return l.Conn.Write(p)
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
@@ -55,7 +98,7 @@ func (f *fakeServer) dial(ctx context.Context, network, address string) (net.Con
 	if err == nil && f.wrap != nil {
 		c = f.wrap(c)
 	}
-	return c, err
+	return &packetLog{c, f}, err
 }
 
 // inBubble runs a test in virtual time.
@@ -91,27 +134,34 @@ func (f *fakeServer) serve(c net.Conn) {
 		}
 		if n == 0 {
 			n = f.handshakes.Add(1)
-			f.zxid.Store(int64At(body, 4))
 			if f.welcome == nil || !f.welcome(n, c) {
 				c.Write(handshakeFrame(fakeSession, 4000, 16))
 			}
 			continue
-		}
-		if f.packet != nil {
-			f.packet(body)
 		}
 		xid, op := int32At(body, 0), int32At(body, 4)
 		if f.answer != nil && f.answer(n, c, xid, op) {
 			continue
 		}
 		reply := header(xid)
-		if op == opGetData || op == opExists {
-			if op == opGetData {
-				reply = append(reply, word(0)...)
-			}
+		switch op {
+		case opMulti:
+			reply = slices.Concat(reply, word(opCheck), []byte{0}, word(0), word(-1), []byte{1}, word(-1))
+		case opGetData:
+			reply = slices.Concat(reply, word(0), make([]byte, 68))
+		case opExists:
 			reply = append(reply, make([]byte, 68)...)
 		}
-		c.Write(frame(reply))
+		late := time.Duration(0)
+		if f.late != nil {
+			late = f.late(op)
+		}
+		switch {
+		case late == 0:
+			c.Write(frame(reply))
+		case late > 0:
+			time.AfterFunc(late, func() { c.Write(frame(reply)) })
+		}
 	}
 }
 
