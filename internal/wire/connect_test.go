@@ -209,33 +209,6 @@ func TestGrantedTimeout(t *testing.T) {
 	})
 }
 
-// From 3.8.4 on, servers refuse exists to a client without READ on the node. For Connect and
-// WatchNodes that refusal is an answer.
-func TestARootThatMayNotBeRead(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		s := v.Standalone(t, venue.Options{})
-		witness := connect(t, v, 20*time.Second, []string{s.Addr()}, wire.WithDigestAuth("root", "secret"))
-		must(t, errOf(witness.Create("/ann", nil, 0, zk.WorldACL(zk.PermAll))))
-		_, err := witness.SetACL("/", append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(zk.PermCreate)...), -1)
-		must(t, err)
-		p := v.Proxy(t, s.Addr())
-		conn := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
-		must(t, errOf(conn.Create("/ann/a", nil, 0, zk.AuthACL(zk.PermAll))))
-		l := conn
-		for range 20 {
-			epoch, changed := l.Epoch(), l.Changed()
-			p.Cut()
-			for l.Epoch() == epoch {
-				<-changed
-				changed = l.Changed()
-			}
-			_, err = l.WatchNodes([]string{"/ann/a"}, "") // may be the first request on this connection
-			must(t, err)
-		}
-	})
-}
-
 // If a server refuses the credentials, Connect fails at once.
 func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()

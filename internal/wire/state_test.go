@@ -125,22 +125,6 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// The server counts from the creation of the session, before the client reads the answer.
-func TestANewSessionCountsFromItsRequest(t *testing.T) {
-	c := newClock()
-	l := newState(c.now)
-	sent := c.now()
-	c.run(time.Second)
-	l.begin(session, timeout, sent)
-	if got := l.Deadline(session).Sub(sent); got != timeout {
-		t.Errorf("ends %v after its request", got)
-	}
-	c.run(timeout - time.Second)
-	if l.Alive(session) {
-		t.Error("alive at its end")
-	}
-}
-
 // A handshake that resumes the session never extends the deadline. If it grants a shorter timeout
 // that ends before the deadline, the deadline is the end of that timeout: the leader counts from
 // the handshake on.
@@ -186,88 +170,73 @@ func TestManyPackets(t *testing.T) {
 	}
 }
 
+// What the state says after each event, and whether Changed reported the event.
 func TestSessions(t *testing.T) {
 	c := newClock()
 	l := newState(c.now)
-	check := func(when string, session int64, alive bool, epoch uint64, granted time.Duration) {
-		t.Helper()
-		if l.Session() != session || l.Epoch() != epoch || l.Timeout() != granted {
-			t.Errorf("%s: session %d, epoch %d, timeout %v; want %d, %d, %v",
-				when, l.Session(), l.Epoch(), l.Timeout(), session, epoch, granted)
-		}
-		for _, s := range []int64{0, 7, 8} {
-			want := alive && s == session
-			if l.Alive(s) != want || l.Deadline(s).IsZero() == want {
-				t.Errorf("%s: Alive(%d) = %v, Deadline = %v; want %v", when, s, l.Alive(s), l.Deadline(s), want)
-			}
-		}
-	}
-	check("new", 0, false, 0, 0)
-	l.answered(c.now(), true)
-	l.disconnect()
-	check("nonsense recorded", 0, false, 0, 0)
-	l.begin(7, time.Second, c.now())
-	check("connected", 7, true, 1, time.Second)
-	l.disconnect()
-	check("disconnected", 7, true, 1, time.Second)
-	l.begin(7, 2*time.Second, c.now())
-	check("reconnected, with a longer timeout", 7, true, 2, time.Second)
-	l.begin(7, time.Second/2, c.now())
-	check("reconnected, with a shorter timeout", 7, true, 3, time.Second/2)
-	l.expire()
-	check("expired", 0, false, 3, time.Second/2)
-	l.answered(c.now(), true)
-	check("expired, and recorded late", 0, false, 3, time.Second/2)
-	l.begin(8, 2*time.Second, c.now())
-	check("second session", 8, true, 4, 2*time.Second)
-	l.markClosed()
-	check("closed", 0, false, 4, 2*time.Second)
-	l.begin(8, time.Second, c.now())
-	l.expire()
-	l.disconnect()
-	l.markClosed()
-	check("closed for good", 0, false, 4, 2*time.Second)
-	if !l.IsClosed() {
-		t.Error("not closed")
-	}
-}
-
-func TestChanged(t *testing.T) {
-	l := newState(time.Now)
-	isClosed := func(ch <-chan struct{}) bool {
-		select {
-		case <-ch:
-			return true
-		default:
-			return false
-		}
+	second := time.Second
+	var sent time.Time // of each handshake, which is answered a second later
+	begin := func(session int64, granted time.Duration) func() {
+		return func() { sent = c.now(); c.run(second); l.begin(session, granted, sent) }
 	}
 	for _, tc := range []struct {
-		name string
-		do   func()
-		want bool
+		name    string
+		do      func()
+		session int64
+		epoch   uint64
+		timeout time.Duration
+		changed bool
 	}{
-		{"connected", func() { l.begin(session, timeout, time.Now()) }, true},
-		{"an answer", func() { l.answered(time.Now(), false) }, false},
-		{"a proof", func() { l.answered(time.Now(), true) }, false},
-		{"disconnected", l.disconnect, true},
-		{"disconnected again", l.disconnect, false},
-		{"reconnected", func() { l.begin(session, timeout, time.Now()) }, true},
-		{"expired", l.expire, true},
-		{"expired again", l.expire, false},
-		{"disconnected after expiry", l.disconnect, false},
-		{"a new session", func() { l.begin(session+1, timeout, time.Now()) }, true},
-		{"closed", l.markClosed, true},
-		{"anything later", l.markClosed, true},
+		{"new", func() {}, 0, 0, 0, false},
+		{"answered without a session", func() { l.answered(c.now(), true) }, 0, 0, 0, false},
+		{"disconnected without a session", l.disconnect, 0, 0, 0, false},
+		{"expired without a session", l.expire, 0, 0, 0, false},
+		{"connected", begin(7, 10*second), 7, 1, 10 * second, true},
+		{"answered", func() { l.answered(c.now(), false) }, 7, 1, 10 * second, false},
+		{"answered by a quorum", func() { l.answered(c.now(), true) }, 7, 1, 10 * second, false},
+		{"disconnected", l.disconnect, 7, 1, 10 * second, true},
+		{"disconnected again", l.disconnect, 7, 1, 10 * second, false},
+		{"reconnected, with a longer timeout", begin(7, 20*second), 7, 2, 10 * second, true},
+		{"reconnected, with a shorter timeout", begin(7, 8*second), 7, 3, 8 * second, true},
+		{"expired", l.expire, 0, 3, 8 * second, true},
+		{"expired again", l.expire, 0, 3, 8 * second, false},
+		{"answered late", func() { l.answered(c.now(), true) }, 0, 3, 8 * second, false},
+		{"a second session", begin(8, 20*second), 8, 4, 20 * second, true},
+		{"closed", l.markClosed, 0, 4, 20 * second, true},
+		{"connected after that", begin(8, second), 0, 4, 20 * second, true},
+		{"expired after that", l.expire, 0, 4, 20 * second, true},
+		{"disconnected after that", l.disconnect, 0, 4, 20 * second, true},
+		{"closed again", l.markClosed, 0, 4, 20 * second, true},
 	} {
-		ch := l.Changed()
-		if tc.name != "anything later" && isClosed(ch) {
-			t.Fatalf("before %s: closed already", tc.name)
-		}
+		changed, before := l.Changed(), l.Epoch()
 		tc.do()
-		if isClosed(ch) != tc.want {
-			t.Errorf("%s: closed = %v, want %v", tc.name, !tc.want, tc.want)
+		select {
+		case <-changed:
+			if !tc.changed {
+				t.Errorf("%s: a change is reported", tc.name)
+			}
+		default:
+			if tc.changed {
+				t.Errorf("%s: no change is reported", tc.name)
+			}
 		}
+		if l.Session() != tc.session || l.Epoch() != tc.epoch || l.Timeout() != tc.timeout {
+			t.Errorf("%s: session %d, epoch %d, timeout %v; want %d, %d, %v",
+				tc.name, l.Session(), l.Epoch(), l.Timeout(), tc.session, tc.epoch, tc.timeout)
+		}
+		for _, s := range []int64{0, 7, 8} {
+			want := s != 0 && s == tc.session
+			if l.Alive(s) != want || l.Deadline(s).IsZero() == want {
+				t.Errorf("%s: Alive(%d) = %v, Deadline = %v; want %v", tc.name, s, l.Alive(s), l.Deadline(s), want)
+			}
+		}
+		// The quorum creates a session when it gets the request, before the client reads the answer.
+		if end := sent.Add(tc.timeout); l.Epoch() > before && tc.session != 0 && l.Deadline(tc.session).After(end) {
+			t.Errorf("%s: the deadline is %v after the request", tc.name, l.Deadline(tc.session).Sub(sent))
+		}
+	}
+	if !l.IsClosed() {
+		t.Error("not closed")
 	}
 }
 
