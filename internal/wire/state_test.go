@@ -230,7 +230,8 @@ func TestSessions(t *testing.T) {
 				t.Errorf("%s: Alive(%d) = %v, Deadline = %v; want %v", tc.name, s, l.Alive(s), l.Deadline(s), want)
 			}
 		}
-		// The quorum creates a session when it gets the request, before the client reads the answer.
+		// The quorum creates a session when it gets the request, before the client reads the
+		// answer.
 		if end := sent.Add(tc.timeout); l.Epoch() > before && tc.session != 0 && l.Deadline(tc.session).After(end) {
 			t.Errorf("%s: the deadline is %v after the request", tc.name, l.Deadline(tc.session).Sub(sent))
 		}

@@ -20,8 +20,8 @@ import (
 
 const fakeSession = 0x77
 
-// A fakeServer implements just enough of the protocol to grant sessions and to answer pings, reads and
-// heartbeats. A test can send other bytes instead.
+// A fakeServer implements just enough of the protocol to grant sessions and to answer pings, reads
+// and heartbeats. A test can send other bytes instead.
 type fakeServer struct {
 	t          testing.TB
 	network    *memnet.Network

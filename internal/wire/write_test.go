@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -44,10 +43,7 @@ func TestFailedWrites(t *testing.T) {
 	connect := func(t *testing.T, opts ...Option) (conn *Conn, f *fakeServer, op *atomic.Int32) {
 		op = new(atomic.Int32)
 		f = newFakeServer(t).start()
-		opts = append(opts, WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := f.dial(ctx, network, address)
-			return &brokenConn{c, op, make(chan struct{})}, err
-		}))
+		f.wrap = func(c net.Conn) net.Conn { return &brokenConn{c, op, make(chan struct{})} }
 		return f.connect(opts...), f, op
 	}
 	answers := func(t *testing.T, conn *Conn) {
@@ -114,32 +110,17 @@ type clog struct {
 	once       sync.Once
 }
 
-// wrap returns the client's end of a connection.
-func (c *clog) wrap(server net.Conn) net.Conn {
-	near, far := net.Pipe()
-	c.Conn = near
-	go func() {
-		defer server.Close()
-		for buf := make([]byte, 4096); ; {
-			select {
-			case <-c.shut:
-				<-c.open
-			default:
-			}
-			n, err := far.Read(buf)
-			if err != nil {
-				return
-			}
-			if _, err := server.Write(buf[:n]); err != nil {
-				return
-			}
+func (c *clog) Write(p []byte) (int, error) {
+	select {
+	case <-c.shut:
+		select {
+		case <-c.open:
+		case <-c.over:
+			return 0, net.ErrClosed
 		}
-	}()
-	go func() {
-		defer far.Close()
-		_, _ = io.Copy(far, server)
-	}()
-	return c
+	default:
+	}
+	return c.Conn.Write(p)
 }
 
 func (c *clog) Close() error {
@@ -167,12 +148,11 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				f := newFakeServer(t).start()
 				pipe := &clog{shut: make(chan struct{}), open: make(chan struct{}), over: make(chan struct{})}
-				f.wrap = pipe.wrap
+				f.wrap = func(c net.Conn) net.Conn { pipe.Conn = c; return pipe }
 				conn := f.connect()
 				var told monitor
 				conn.Monitored(func() Monitor { return &told })
 				close(pipe.shut)
-				conn.Get("/") // the clog was waiting for this request, and reads it
 				var waiting sync.WaitGroup
 				for range c.waiting {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
