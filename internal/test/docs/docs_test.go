@@ -268,18 +268,10 @@ var (
 	anyTest   = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z]\w*`)
 )
 
-// namesIn caches the results of names.
-var namesIn = map[string]map[string]bool{}
-
 // names collects the matches of the first group of a pattern in a package's files.
 func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
 	t.Helper()
-	known := pattern.String() + files
-	if found := namesIn[known]; found != nil {
-		return found
-	}
 	found := map[string]bool{}
-	namesIn[known] = found
 	paths, err := filepath.Glob(filepath.FromSlash(files))
 	must(t, err)
 	for _, path := range paths {

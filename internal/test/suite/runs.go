@@ -91,34 +91,28 @@ func (r run) parse(args []string) (more []string, err error) {
 		fmt.Fprintf(flags.Output(), "%s: %s\n", r.name, r.what)
 		flags.PrintDefaults()
 	}
-	given := map[string]string{} // by flag
 	for _, o := range r.options {
-		set := func(v string) error { given[o.flag] = v; return nil }
-		if o.value == "false" {
-			flags.BoolFunc(o.flag, o.what, set)
-			continue
+		set := func(v string) error {
+			if o.env == "" {
+				more = append(more, "-"+o.flag+"="+v)
+				return nil
+			}
+			return os.Setenv(o.env, v)
 		}
-		what := o.what
-		if o.value != "" {
-			what += fmt.Sprintf(" (default %s)", o.value)
-		}
-		flags.Func(o.flag, what, set)
-	}
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	for _, o := range r.options {
-		v, ok := given[o.flag]
 		switch {
-		case ok && o.env == "":
-			more = append(more, "-"+o.flag+"="+v)
-		case ok:
-			os.Setenv(o.env, v)
-		case o.env != "" && os.Getenv(o.env) == "" && o.value != "" && o.value != "false":
-			os.Setenv(o.env, o.value)
+		case o.value == "false":
+			flags.BoolFunc(o.flag, o.what, set)
+		case o.value == "":
+			flags.Func(o.flag, o.what, set)
+		default:
+			flags.Func(o.flag, fmt.Sprintf("%s (default %s)", o.what, o.value), set)
+			if os.Getenv(o.env) == "" {
+				os.Setenv(o.env, o.value)
+			}
 		}
 	}
-	return append(more, flags.Args()...), nil
+	err = flags.Parse(args)
+	return append(more, flags.Args()...), err
 }
 
 // start installs what is missing, and runs the test.
