@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -595,4 +596,113 @@ func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 		release(s, stays)
 		s.Empty()
 	})
+}
+
+// A semaphore stores no number at a path where a lock of another kind, or of another library, has a
+// node. The semaphore stores its number once that node is gone.
+func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
+	const id, uuid = "076e6e61c0cde965b0859f41aaeb74ff", "_c_076e6e61-c0cd-e965-b085-9f41aaeb74ff-"
+	for name, prefix := range map[string]string{
+		"a writer":                        uuid + "write-",
+		"a reader":                        uuid + "read-",
+		"reentrant, and Curator's mutex":  uuid + "lock-",
+		"a leader of LeaderLatch's names": uuid + "latch-",
+		"Curator's read/write lock":       uuid + "__WRIT__",
+		"Curator's reader":                uuid + "__READ__",
+		"kazoo's lock":                    id + "__lock__",
+		"kazoo's reader":                  id + "__rlock__",
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "/queue", func(s *contract.Stage) {
+				_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+				s.Must(err)
+				theirs, err := s.Witness.Create(s.Path+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				s.Must(err)
+				sem := newClient(s, 3)
+				for range 2 {
+					_, err := sem.Acquire(s.Ctx, 1)
+					s.Is(err, semaphore.ErrMismatch)
+					_, err = sem.TryAcquire(s.Ctx, 1)
+					s.Is(err, semaphore.ErrMismatch)
+					s.Is(sem.Resize(s.Ctx, 4), semaphore.ErrMismatch)
+				}
+				if got := stored(s); got != "" {
+					s.Errorf("stored %q", got)
+				}
+				if left := test.Children(s, s.Witness, s.Path); len(left) != 1 {
+					s.Errorf("left %q", left)
+				}
+				s.Must(s.Witness.Delete(theirs, -1))
+				h := sem.acquire(3)
+				if got := stored(s); got != "3" {
+					s.Errorf("stored %q after the release", got)
+				}
+				s.Must(h.Release(s.Ctx))
+				s.Empty()
+			})
+		})
+	}
+}
+
+// A lock empties the node of a semaphore whose permits are held. No other number can be stored
+// while the lock is held.
+func TestALockOnTheSemaphoresPathChangesNoNumber(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		sem := newClient(s, 2)
+		permits := sem.acquire(2)
+		lock, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
+		s.Must(err)
+		_, err = newClient(s, 3).TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		if got := stored(s); got != "" {
+			s.Errorf("stored %q", got)
+		}
+		s.Must(lock.Release(s.Ctx))
+		s.Must(permits.Release(s.Ctx))
+		s.Empty()
+	})
+}
+
+// A program may use a semaphore for each of its customers. Some time after the last release the
+// server deletes the node with the number. Only WithStoredPermits keeps the number, but no watch on
+// it.
+func TestASemaphoreLeavesNothing(t *testing.T) {
+	const keys = 100
+	for name, c := range map[string]struct {
+		opts []semaphore.Option
+		kept int
+	}{
+		"the number given to New": {nil, 0},
+		"the stored number":       {[]semaphore.Option{semaphore.WithStoredPermits()}, keys},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "/queue", func(s *contract.Stage) {
+				conn := s.Connect()
+				var nodes []string
+				for i := range keys {
+					sem := semaphore.New(locks.On(conn), fmt.Sprint(s.Path, "-", i), 2, c.opts...)
+					first, err := sem.Acquire(s.Ctx, 1)
+					s.Must(err)
+					second, err := sem.Acquire(s.Ctx, 1)
+					s.Must(err)
+					release(s, first)
+					release(s, second)
+					nodes = append(nodes, fmt.Sprint(s.Path, "-", i))
+				}
+				s.Pass(time.Minute) // ten times as long as a container lives here
+				left := 0
+				for _, path := range nodes {
+					exists, _, err := s.Witness.Exists(path)
+					s.Must(err)
+					if exists {
+						left++
+					}
+				}
+				watched := len(s.Venue.Watched(s, conn.SessionID()))
+				if left != c.kept || watched != 0 {
+					s.Errorf("%d nodes and %d watches are left of %d semaphores, want %d and none", left, watched, keys, c.kept)
+				}
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,16 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 var surroundings = []scenario{
 	{"a forged node that no client can delete does not keep the own one", forgedForGood, 0},
 	{"behind nodes without a session a waiter waits and asks nothing", behindTheOwnerless, 0},
 	{"writes into the nodes in line are no news", writtenInto, 0},
+	{"foreign children are ignored", strangers, 0},
+	{"members in front of the last numbers are served, others fail", marginBegins, inMemory},
+	{"a worn directory is given up when its queue is empty", wornIsGivenUp, inMemory},
 }
 
 // few is how many requests a waiter sends from its call to the end of its context: it queues,
@@ -169,4 +174,146 @@ func writtenInto(s *scene) {
 	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
 	s.unlock(a.Granted())
+}
+
+// strange are names that belong to no member, of any recipe.
+var strange = []string{
+	"README", "_c_", "_c_x", "_c_-lock-0000000001", "x", "lock", "lock-", "read-", "write-", "permit-",
+	"lock-12", "read-1", "write-000000001", "permit-123456789", "lock-00000000ab", "write-0000000000x",
+	"lock-00000000001", "permit-99999999999999999999", "read--1", "0000000001", "-0000000001",
+	"9f86d081884c7d659a2feaa0c55ad015__lock__0000000000", "9f86d081884c7d659a2feaa0c55ad015__rlock__0000000000",
+	"_c_9f86d081-884c-7d65-9a2f-eaa0c55ad015-lease-0000000000", "_c_not-a-uuid-write-0000000000",
+	"_c_9f86d081-884c-7d65-9a2f-eaa0c55ad015-", "Lock-0000000000", "mylock-0000000000", "lock-0000000000.old",
+	"zażółć", "锁-0000000000", "lock-０００００００００１",
+}
+
+func strangers(s *scene) {
+	acl := zk.WorldACL(zk.PermAll)
+	s.makeDir(acl)
+	for _, name := range strange {
+		_, err := s.Witness.Create(s.Dir+"/"+name, nil, zk.FlagPersistent, acl)
+		s.Must(err)
+	}
+	count := func() int { return len(test.Children(s, s.Witness, s.Dir)) - len(strange) }
+	members := func(n int) {
+		s.Helper()
+		test.Eventually(s, soon, "members in line", func() bool { return count() == n*s.r.Nodes })
+	}
+
+	holder, c := s.client(), s.behind()
+	h := holder.block()
+	members(1)
+	c.waitsQuietly()
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, zklocks.ErrBusy)
+	a := c.begin(c.Lock)
+	members(2)
+	if q := c.queue(); len(q) != 2 || !q[0].Holding || q[1].Holding {
+		s.Errorf("queue %+v", q)
+	}
+	s.unlock(h)
+	s.unlock(a.Granted())
+	h, err = c.TryLock(s.Ctx)
+	s.Must(err)
+	s.unlock(h)
+	members(0)
+	for _, name := range strange {
+		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1)) // no lock has deleted it
+	}
+}
+
+// What a server does with such numbers is shown by TestTheEndOfTheSequence of internal/memzk.
+// lastNumber is the number from which on no node queues, see znode.Node.Usable.
+const lastNumber = 1<<31 - 1<<20
+
+// worn makes directories whose next child has this number. A child named README keeps the directory
+// when the queue is empty.
+func (s *scene) worn(next int32) {
+	s.Helper()
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	all := map[string]int32{}
+	for _, dir := range s.dirs() {
+		_, err := s.Witness.Create(dir+"/README", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		all[dir] = next
+	}
+	server := s.Venue.Shared(s).(interface{ SetSequences(map[string]int32) error })
+	s.Must(server.SetSequences(all))
+}
+
+// idle deletes the children that keep the directories.
+func (s *scene) idle() {
+	s.Helper()
+	for _, dir := range s.dirs() {
+		s.Must(s.Witness.Delete(dir+"/README", -1))
+	}
+}
+
+// refused asserts that every way to take the lock fails at once with the reason, leaves no node,
+// and sends few requests.
+func (c *client) refused() {
+	c.Helper()
+	there := len(test.Children(c, c.Witness, c.Dir))
+	for i, call := range []lockFunc{c.Lock, c.Block, c.TryLock} {
+		before := c.proxy.Seen(proxy.AnyOp)
+		a := c.begin(call)
+		if err := a.Failed(); i < 2 || !errors.Is(err, zklocks.ErrBusy) { // TryLock may only list
+			c.Is(err, znode.ErrSequence)
+		}
+		c.AtOnce("refusing", a.At.Sub(a.Began))
+		if n := c.proxy.Seen(proxy.AnyOp) - before; n > few {
+			c.Errorf("%d requests", n)
+		}
+		c.InLine(there)
+	}
+}
+
+// renewed asserts that the first caller that is refused while the queue is empty has the directory
+// deleted, and that the count begins again at 0.
+func (c *client) renewed(refusals int) {
+	c.Helper()
+	for range refusals {
+		_, err := c.Lock(c.Ctx)
+		c.Is(err, znode.ErrSequence)
+	}
+	for _, dir := range c.dirs() {
+		test.Eventually(c, soon, "the directory is given up", func() bool {
+			exists, _, err := c.Witness.Exists(dir)
+			return err == nil && !exists
+		})
+	}
+	h := c.lock()
+	if line := test.Children(c, c.Witness, c.Dir); len(line) != c.r.Nodes || !strings.Contains(strings.Join(line, " "), "-0000000000") {
+		c.Errorf("in a new directory: %q", line)
+	}
+	c.unlock(h)
+}
+
+// marginBegins: two members fit in front of the margin, the third does not, neither while the
+// others wait nor when they have left.
+func marginBegins(s *scene) {
+	s.worn(lastNumber - int32(2*s.r.Nodes))
+	c := s.behind()
+	h := s.client().block()
+	a := c.begin(c.Block)
+	s.InLine(2*s.r.Nodes + 1)
+	c.refused()
+	a.Waits()
+	s.unlock(h)
+	got := a.Granted()
+	s.grows(h, got)
+	s.unlock(got)
+	c.refused()
+	s.idle()
+	c.renewed(1)
+}
+
+// wornIsGivenUp: a directory is deleted when its queue is empty, long before its numbers run out.
+func wornIsGivenUp(s *scene) {
+	s.worn(1 << 30)
+	c := s.behind()
+	h := c.lock()
+	s.idle()
+	s.unlock(h)
+	c.renewed(0)
 }

@@ -3,10 +3,13 @@ package contract
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 var waiting = []scenario{
@@ -14,6 +17,9 @@ var waiting = []scenario{
 	{"a release wakes only the next in line", wakesOne, exclusive | chain | single},
 	{"a waiter that dies in the middle lets no waiter in", diesInTheMiddle, 0},
 	{"a deadline ends the wait and nothing else", deadline, 0},
+	{"TryLock on a taken lock is busy and writes nothing", tryTaken, 0},
+	{"TryLock does not overtake a waiter", tryBehind, 0},
+	{"of many tries at once one succeeds", tryMany, exclusive},
 }
 
 func inOrder(s *scene) {
@@ -144,4 +150,63 @@ func deadline(s *scene) {
 	s.inLine(1)
 	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
+}
+
+func tryTaken(s *scene) {
+	c := s.behind()
+	h := s.client().block()
+	for range 5 {
+		_, err := c.TryLock(s.Ctx)
+		s.Is(err, zklocks.ErrBusy)
+	}
+	for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.SetOp, proxy.MkdirOp} {
+		if n := c.proxy.Seen(op); n != 0 {
+			s.Errorf("%d requests to %v", n, op)
+		}
+	}
+	s.Must(h.Verify(s.Ctx))
+	s.unlock(h)
+	got, err := c.TryLock(s.Ctx)
+	s.Must(err)
+	s.unlock(got)
+}
+
+// tryBehind queues a waiter behind a holder. If the lock can be shared, the holder does not exclude
+// the client that tries.
+func tryBehind(s *scene) {
+	holder, waiter, c := s.client(), s.client(), s.client()
+	h := holder.lock()
+	a := waiter.waitToBlock(2)
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, zklocks.ErrBusy)
+	s.inLine(2)
+	s.unlock(h)
+	s.unlock(a.Granted())
+}
+
+func tryMany(s *scene) {
+	c := s.client()
+	var mu sync.Mutex
+	var holds []*zklocks.Hold
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			h, err := c.TryLock(s.Ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				holds = append(holds, h)
+				return
+			}
+			s.Is(err, zklocks.ErrBusy)
+		})
+	}
+	all.Wait()
+	if len(holds) != 1 {
+		s.Errorf("%d tries succeeded, want 1", len(holds))
+	}
+	s.inLine(len(holds))
+	for _, h := range holds {
+		s.unlock(h)
+	}
 }

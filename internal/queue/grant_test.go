@@ -2,14 +2,18 @@ package queue
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // holds acquires the lock, and begins many holds on the grant.
@@ -91,4 +95,64 @@ func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 			test.AssertEmpty(t, x.witness, x.queue.dir)
 		})
 	}
+}
+
+// lostBehind loses a grant right after the check with which a downgrade begins.
+type lostBehind struct{ *Grant }
+
+func (g lostBehind) Alive() error {
+	g.state.Grant = g.Grant
+	g.state.Lose(errors.New("test"))
+	return nil
+}
+
+// The end of a hold deletes its node. A downgrade that creates another node after that leaves an
+// orphan.
+func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		h := lock(t, x.queue, znode.Write)
+		h.Grant.state.Grant = lostBehind{h.Grant}
+		if err := h.Downgrade(t.Context(), x.queue, znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
+			t.Errorf("downgraded what was lost: %v", err)
+		}
+		if n := x.proxy.Seen(proxy.MoveOp); n != 0 {
+			t.Errorf("%d downgrades were sent", n)
+		}
+		test.AssertEmpty(t, x.witness, x.queue.dir)
+	})
+}
+
+// A grant may be lost before its call returns. Observers are notified of both, in this order.
+func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 10*time.Second)
+		events := make(chan string, 20)
+		cfg := Default()
+		cfg.Observers = []observe.Observer{{
+			Called:  func(observe.Called) { events <- "called" },
+			Failed:  func(observe.Failed) { events <- "failed" },
+			Granted: func(observe.Granted) { events <- "granted" },
+			Lost:    func(observe.Lost) { events <- "lost" },
+		}}
+		l := newQueue(t, x.conn, x.queue.dir, with(cfg, lockNames))
+		r := Request{Kind: znode.Lock, Nodes: 1}
+		call := l.Call(t.Context(), r)
+		grant, err := l.Acquire(t.Context(), r, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant.state.Lose(errors.New("test"))
+		new(Hold).Begin(grant, l, nil, call)
+		seen := []string{<-events, <-events, <-events}
+		if want := []string{"called", "granted", "lost"}; !slices.Equal(seen, want) {
+			t.Errorf("notified of %q, want %q", seen, want)
+		}
+		test.AssertEmpty(t, x.witness, x.queue.dir)
+		if len(events) > 0 {
+			t.Errorf("and of %s", <-events)
+		}
+	})
 }
