@@ -182,8 +182,8 @@ func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watch
 // Drop removes the watch, also from the server, unless a goroutine waits for it. It fires the watch
 // as Miss does, so the next caller sets another. It reports whether the watch has fired, also
 // before the call. The server keeps its watch if this process has another watch on the node. If the
-// program has set a watch on the node through the zk client, the server removes that watch, too. The
-// watch must not have a release marker.
+// program has set a watch on the node through the zk client, the server removes that watch, too.
+// The watch must not have a release marker.
 func (w *Watch) Drop() bool {
 	w.conn.client.mu.Lock()
 	defer w.conn.client.mu.Unlock()
