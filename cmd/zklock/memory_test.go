@@ -305,6 +305,7 @@ type watching struct {
 
 func (o *office) watch(path string) *watching {
 	c, out := at(path)
+	c.timeout = 3 * time.Second // of a listing; the session outlives it
 	ctx, cancel := context.WithCancel(o.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx, o.conn) }()
@@ -347,19 +348,23 @@ func TestWatchShowsEachChange(t *testing.T) {
 	})
 }
 
-// A change is shown although the servers do not answer right after it. Its event comes only once.
-func TestWatchListsAgainAfterAnOutage(t *testing.T) {
+// A change is shown although the server drops the listings right after it, and the connection
+// stays. Its event comes only once.
+func TestWatchListsAgainAfterAnOverload(t *testing.T) {
 	inMemory(t, func(o *office) {
 		lock := rwlock.New(o.other, nightly).Lock
 		h, next := take(o, lock), o.waits(lock)
 		w := o.watch(nightly)
 		w.shows("rwlock, 1 holding, 1 waiting")
-		lost := o.host.Where(func(r zktest.Request) bool { return r.Is(zktest.List) && !r.Watch }, 1, zktest.LoseRequest)
+		var dropped []*zktest.Fault
+		for n := range 500 {
+			dropped = append(dropped, o.host.Where(func(r zktest.Request) bool { return r.Is(zktest.List) && !r.Watch }, 1+n, zktest.Answer(-127)))
+		}
 		given(o, h)
-		<-lost.Fired()
-		o.host.Refuse()
-		time.Sleep(11 * time.Second) // virtual: the listing has failed
-		o.host.Accept()
+		time.Sleep(5 * time.Second) // virtual: until a listing has failed
+		for _, fault := range dropped {
+			fault.Cancel()
+		}
 		w.shows("rwlock, 1 holding, 0 waiting")
 		given(o, <-next)
 		w.stop()
