@@ -286,37 +286,40 @@ func TestAMemberOfTheLongestPathIsAsked(t *testing.T) {
 	})
 }
 
-// granting is atDesk with a connection that servers grant 40 s at first, and other session timeouts
-// after each reconnect: those that next returns; after 0, what the client asks for. Servers grant
-// different timeouts to one session if their minSessionTimeout and maxSessionTimeout differ, or if
-// one of them was restarted with other limits. Here the client's handshake asks for the timeout
-// that such a server would grant.
-func granting(t *testing.T, next func() time.Duration, f func(d *desk), opts ...zktest.Option) {
+// grants are the session timeouts that servers grant. They grant different timeouts to one session
+// if their minSessionTimeout and maxSessionTimeout differ, or if one of them was restarted with
+// other limits. Here the client's handshake asks for the timeout that such a server would grant.
+type grants struct {
+	*desk
+	next   atomic.Int64              // of the next connections; 0: what the client asks for
+	dialed atomic.Pointer[time.Time] // when the client dialed last
+}
+
+func (g *grants) grant(timeout time.Duration) { g.next.Store(int64(timeout)) }
+
+// granting is atDesk with a connection that is granted 40 s at first, and later the given timeout.
+func granting(t *testing.T, timeout time.Duration, f func(g *grants), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t, opts...)
-		host := s.Host("a")
-		var dials atomic.Int32
-		dial := zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, g := s.Host("a"), new(grants)
+		conn, err := zklocks.Connect(t.Context(), s.Addrs(), 40*time.Second, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			now := time.Now()
+			g.dialed.Store(&now)
 			c, err := host.Dial(ctx, network, addr)
-			if err == nil && dials.Add(1) > 1 {
-				if timeout := next(); timeout > 0 {
-					c = test.AskFor(c, timeout)
-				}
+			if next := time.Duration(g.next.Load()); err == nil && next > 0 {
+				c = test.AskFor(c, next)
 			}
 			return c, err
-		})
-		conn, err := zklocks.Connect(t.Context(), s.Addrs(), 40*time.Second, dial)
+		}))
 		must(t, err)
-		f(&desk{T: t, server: s, host: host, conn: conn, other: s.Host("b").Connect(t, 4*time.Second), lock: rwlock.New(conn, path)})
+		g.grant(timeout)
+		g.desk = &desk{T: t, server: s, host: host, conn: conn, other: s.Host("b").Connect(t, 4*time.Second), lock: rwlock.New(conn, path)}
+		f(g)
 		time.Sleep(2 * time.Second) // virtual: it reconnects and closes the session
 		_ = conn.Close()
 		time.Sleep(2 * time.Second) // virtual: its goroutines end
 	})
-}
-
-func grants(timeout time.Duration) func() time.Duration {
-	return func() time.Duration { return timeout }
 }
 
 // overtaken waits until another process holds the lock. Lost must have been closed before.
@@ -337,7 +340,7 @@ func (d *desk) overtaken(hold *zklocks.Hold, lost <-chan struct{}) {
 
 // A holder reconnects, is granted a shorter session timeout, and is cut off a moment later.
 func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
-	granting(t, grants(4*time.Second), func(d *desk) {
+	granting(t, 4*time.Second, func(d *grants) {
 		hold := take(d, d.lock.Lock)
 		lost := hold.Lost()
 		time.Sleep(time.Second) // virtual: long before the first heartbeat, which comes after 9/32 of 40 s
@@ -353,7 +356,7 @@ func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 func TestLostIsClosedAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 	const shorter = time.Second
 	for left := time.Millisecond; left < 20*time.Millisecond; left += 2 * time.Millisecond {
-		granting(t, grants(shorter), func(d *desk) {
+		granting(t, shorter, func(d *grants) {
 			hold := take(d, d.lock.Lock)
 			lost := hold.Lost()
 			answer := d.host.Next(zktest.Handshake, zktest.DelayReply(shorter-left))
@@ -377,7 +380,7 @@ func TestLostIsClosedAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 // A holder reconnects and is granted a shorter session timeout. It is not cut off, so the hold
 // continues.
 func TestAHoldContinuesAfterAShorterTimeoutIsGranted(t *testing.T) {
-	granting(t, grants(4*time.Second), func(d *desk) {
+	granting(t, 4*time.Second, func(d *grants) {
 		hold := take(d, d.lock.Lock)
 		time.Sleep(5 * time.Second) // virtual: longer than the timeout to come, and before the first heartbeat
 		d.host.Cut()
@@ -394,8 +397,7 @@ func TestAHoldContinuesAfterAShorterTimeoutIsGranted(t *testing.T) {
 // reports the session to the leader once more, and from then on the leader uses the short timeout.
 func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 	for offset := time.Duration(0); offset < time.Second; offset += 50 * time.Millisecond { // between two pings of the leader
-		granted := 4 * time.Second
-		granting(t, func() time.Duration { return granted }, func(d *desk) {
+		granting(t, 4*time.Second, func(d *grants) {
 			all := d.server.Members()
 			former := all[2] // reports after all others
 			if d.server.Leader() == former {
@@ -409,7 +411,7 @@ func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 			d.host.Cut()
 			time.Sleep(5*time.Second + offset) // virtual: it reconnects to the former follower
 			must(d, hold.Verify(d.Context()))
-			granted = 40 * time.Second
+			d.grant(40 * time.Second)
 			d.host.Heal()
 			d.host.To(former).Partition()
 			d.host.Cut()
@@ -425,15 +427,10 @@ func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 // expire after that time.
 func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 	const shortest = 6 * time.Second
-	var dialed atomic.Pointer[time.Time]
-	granted := shortest
-	granting(t, func() time.Duration {
-		now := time.Now()
-		dialed.Store(&now)
-		return granted
-	}, func(d *desk) {
+	granting(t, shortest, func(d *grants) {
 		hold := take(d, d.lock.Lock)
-		for _, granted = range []time.Duration{shortest, 40 * time.Second} {
+		for _, timeout := range []time.Duration{shortest, 40 * time.Second} {
+			d.grant(timeout)
 			d.host.Cut()
 			time.Sleep(10 * time.Second) // virtual: it reconnects, and sends several heartbeats
 		}
@@ -449,7 +446,7 @@ func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 		}
 		frozen := time.Now()
 		time.Sleep(2 * shortest) // virtual: time to detect it, and to connect to another server
-		switch again := *dialed.Load(); {
+		switch again := *d.dialed.Load(); {
 		case again.Before(frozen):
 			d.Errorf("not noticed within %v", time.Since(frozen))
 		case again.Sub(frozen) > shortest*2/3+time.Second/100: // the dial comes a moment later
@@ -464,9 +461,9 @@ func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 func TestANewSessionAsksForTheTimeoutOfConnect(t *testing.T) {
 	const long, short = 40 * time.Second, 6 * time.Second
 	for _, timeouts := range [][]time.Duration{{short}, {short, long}} {
-		granted := time.Duration(0)
-		granting(t, func() time.Duration { return granted }, func(d *desk) {
-			for _, granted = range timeouts {
+		granting(t, 0, func(d *grants) {
+			for _, timeout := range timeouts {
+				d.grant(timeout)
 				d.host.Cut()
 				time.Sleep(2 * time.Second) // virtual: it reconnects
 			}
@@ -474,7 +471,7 @@ func TestANewSessionAsksForTheTimeoutOfConnect(t *testing.T) {
 				d.Errorf("session timeout %v", got)
 			}
 			first := d.conn.Client().SessionID()
-			granted = 0
+			d.grant(0)
 			d.server.Expire(d.conn)
 			time.Sleep(2 * time.Second) // virtual: it gets another session
 			if got := d.conn.SessionTimeout(); got != long || d.conn.Client().SessionID() == first {
