@@ -63,20 +63,12 @@ var house = map[string][]string{
 	"internal/jute":       {},
 }
 
-// inner packages bypass the public API. For each, the packages that may import it, besides their
-// tests and the test tools.
-var inner = map[string][]string{
-	"internal/wire": {root, "internal/slot", "internal/queue", "internal/zkclient", "zktest"},
-	"internal/slot": {root, "rwlock", "semaphore", "reentrant", "leader", "once"},
-}
-
 // pure packages compute and do no I/O. Only direct imports count: fmt imports os, but fmt.Errorf
 // does no I/O.
 var pure = []string{"internal/hold", "internal/znode", "observe"}
 
-// noCalls are the packages that may pass on a *zk.Conn, and must not use it: internal/zkclient does
-// that.
-var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "leader", "once", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
+// callers are the packages that use a *zk.Conn. The others may only pass it on.
+var callers = []string{"internal/zkclient", "internal/wire", "zktest"}
 
 // pkg is the output of `go list -json` for a package.
 type pkg struct {
@@ -102,7 +94,6 @@ func check(pkgs map[string]pkg) []string {
 		tooling := path == "zktest" || within(path, "internal/test") || within(path, "examples")
 		for _, imp := range p.Imports {
 			ours, third := kind(imp)
-			users, restricted := inner[imp]
 			switch {
 			case imp == goleak && !within(path, "internal/test"):
 				complain(imp, "it is for tests only")
@@ -110,8 +101,8 @@ func check(pkgs map[string]pkg) []string {
 				complain(imp, "it is for tests and examples only")
 			case (ours || third) && library && !slices.Contains(allowed, imp):
 				complain(imp, "not among what it may import")
-			case restricted && !slices.Contains(users, path) && !within(path, "internal/test"):
-				complain(imp, fmt.Sprintf("it is for %q and tests only", users))
+			case ours && !library && !tooling:
+				complain(imp, "this package has no place in the table")
 			case third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp):
 				complain(imp, "not a dependency of this module")
 			case path == "examples/demo" && imp == "internal/memzk": // the server that the other examples run on
@@ -134,12 +125,9 @@ func check(pkgs map[string]pkg) []string {
 // kind reports whether an import is of this module, and whether it is of another module.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
-	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "leader", "once", "zktest", "observe", "examples"} {
-		ours = ours || first == top
-	}
+	_, top := house[first]
 	// The standard library also has an internal/, which no other module can import.
-	ours = ours || first == "internal"
-	return ours, strings.Contains(first, ".")
+	return top || first == "internal" || first == "examples", strings.Contains(first, ".")
 }
 
 // short returns the path of a package, relative to the module if it is ours.
@@ -224,7 +212,8 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 func TestOnlySessionCallsTheConnection(t *testing.T) {
 	l, deps := load(t)
 	for _, p := range deps {
-		if !slices.Contains(noCalls, short(p.ImportPath)) {
+		path := short(p.ImportPath)
+		if house[path] == nil || slices.Contains(callers, path) {
 			continue
 		}
 		_, info, err := l.check(p.ImportPath, l.parse(t, p)...)
