@@ -2,7 +2,6 @@ package leader_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -332,105 +331,91 @@ func TestAViewIsNotCurrentWhileTheServerIsOverloaded(t *testing.T) {
 	}
 }
 
+// inEnsemble runs a test in an ensemble: members has the leader, then the followers, and on returns
+// an election on a connection to one of them.
+func inEnsemble(t *testing.T, session time.Duration, options venue.Options, play func(s *contract.Stage, ensemble venue.Ensemble, members []venue.Server, on func(i int) *leader.Election)) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		s := &contract.Stage{T: t, Venue: v, Ctx: t.Context(), Path: "/election", Dir: "/election"}
+		ensemble := v.Cluster(t, 3, options)
+		lead, err := ensemble.Leader()
+		s.Must(err)
+		followers, err := ensemble.Followers()
+		s.Must(err)
+		members := append([]venue.Server{lead}, followers...)
+		play(s, ensemble, members, func(i int) *leader.Election {
+			return leader.New(locks.On(v.Connect(t, session, members[i].Addr())), s.Path)
+		})
+	})
+}
+
+// campaign acquires a term.
+func campaign(s *contract.Stage, e *leader.Election) *zklocks.Hold {
+	s.Helper()
+	h, err := e.Campaign(s.Ctx)
+	s.Must(err)
+	return h
+}
+
 // etcd #18163: a server that is cut off from the quorum still answers reads. In this test it also
 // keeps the connection open.
 func TestNoStaleLeaderFromAServerThatIsCutOff(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		ensemble := v.Cluster(t, 3, venue.Options{Partitions: true, SyncLimit: time.Hour})
-		lead, err := ensemble.Leader()
-		must(t, err)
-		followers, err := ensemble.Followers()
-		must(t, err)
-		s := &contract.Stage{T: t, Venue: v, Ctx: t.Context(), Path: "/election", Dir: "/election"}
-		of := func(server venue.Server) *leader.Election {
-			return leader.New(locks.On(v.Connect(t, timeout, server.Addr())), s.Path)
-		}
-		a, b, e := of(lead), of(lead), of(followers[0])
-		h, err := a.Campaign(s.Ctx)
-		must(t, err)
+	inEnsemble(t, timeout, venue.Options{Partitions: true, SyncLimit: time.Hour}, func(s *contract.Stage, ensemble venue.Ensemble, members []venue.Server, on func(int) *leader.Election) {
+		a, b, e := on(0), on(0), on(1)
+		h := campaign(s, a)
 		w := watch(s, s.Ctx, e)
 		w.sees(h.Token(), true)
-		must(t, ensemble.Isolate(followers[0]))
+		s.Must(ensemble.Isolate(members[1]))
 		isolated := time.Now()
-		must(t, h.Release(s.Ctx))
-		next, err := b.Campaign(s.Ctx)
-		must(t, err)
+		s.Must(h.Release(s.Ctx))
+		next := campaign(s, b)
 		w.sees(h.Token(), false)
-		if d := time.Since(isolated); d > timeout {
-			t.Errorf("shown as current for %v", d)
-		}
+		s.Within("showing it as current", time.Since(isolated), timeout)
 		ask := contract.Begin(s, s.Ctx, e.Leader)
 		time.Sleep(10 * timeout) // virtual: no quorum answers
 		ask.Waits()
 		w.noMore()
 		ensemble.Heal()
 		if m := ask.Granted(); m.Token != next.Token() {
-			t.Errorf("leader %+v", m)
+			s.Errorf("leader %+v", m)
 		}
 		w.sees(next.Token(), true)
-		must(t, next.Release(s.Ctx))
+		s.Must(next.Release(s.Ctx))
 		w.sees(0, true)
 	})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // etcd #18163: a server that lags behind the others returns the previous leader.
 func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: time.Second})
-		lead, err := ensemble.Leader()
-		must(t, err)
-		followers, err := ensemble.Followers()
-		must(t, err)
-		of := func(server venue.Server) *leader.Election {
-			return leader.New(locks.On(v.Connect(t, 20*time.Second, server.Addr())), "/election")
-		}
-		ctx := t.Context()
+	inEnsemble(t, 20*time.Second, venue.Options{CommitDelay: time.Second}, func(s *contract.Stage, _ venue.Ensemble, _ []venue.Server, on func(int) *leader.Election) {
 		// A server answers a new connection only when it has caught up, because a quorum creates
 		// the session. These connections are older.
-		a, b, e, loop := of(lead), of(lead), of(followers[0]), of(followers[1])
-		h, err := a.Campaign(ctx)
-		must(t, err)
+		a, b, e, loop := on(0), on(0), on(1), on(2)
+		h := campaign(s, a)
 		asks := func() {
-			t.Helper()
-			m, err := e.Leader(ctx)
-			must(t, err)
-			if m.Token != h.Token() {
-				t.Errorf("the leader is %d, and %d is returned", h.Token(), m.Token)
+			s.Helper()
+			if m, err := e.Leader(s.Ctx); err != nil || m.Token != h.Token() {
+				s.Errorf("the leader is %d, and %d is returned, %v", h.Token(), m.Token, err)
 			}
 		}
 		looks := func() {
-			t.Helper()
-			view, err := first(loop.Observe(ctx))
-			must(t, err)
-			if view.Leader.Token != h.Token() || !view.Current {
-				t.Errorf("the leader is %d, and %+v is yielded", h.Token(), view)
+			s.Helper()
+			if view, err := first(loop.Observe(s.Ctx)); err != nil || view.Leader.Token != h.Token() || !view.Current {
+				s.Errorf("the leader is %d, and %+v is yielded, %v", h.Token(), view, err)
 			}
 		}
 		for range 5 {
-			must(t, h.Release(ctx))
-			if _, err := e.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
-				t.Errorf("error %v although the leader has resigned", err)
-			}
-			h, err = b.Campaign(ctx)
-			must(t, err)
+			s.Must(h.Release(s.Ctx))
+			s.Is(second(e.Leader(s.Ctx)), leader.ErrNoLeader)
+			h = campaign(s, b)
 			asks() // the quorum request first: both servers catch up
 			looks()
-			must(t, h.Release(ctx))
-			h, err = a.Campaign(ctx)
-			must(t, err)
+			s.Must(h.Release(s.Ctx))
+			h = campaign(s, a)
 			looks()
 			asks()
 		}
-		must(t, h.Release(ctx))
+		s.Must(h.Release(s.Ctx))
 	})
 }
 
