@@ -76,5 +76,5 @@ func (s *story) elects(theirs *peer, kind string, opts ...leader.Option) {
 	over <- nil
 	s.Is(run.Failed(), context.Canceled)
 	s.Empty()
-	s.fights(corner{ours, []string{elected}}, corner{theirs, []string{kind}}, crowd)
+	s.fights(ours, []string{elected}, theirs, []string{kind}, crowd)
 }

@@ -13,21 +13,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// fight is the order to each side: all its sessions acquire the lock a number of times, for the
-// kinds in turn. A writer adds one to the counter, a node that it reads and writes in two steps,
-// ignoring its version. A reader checks that the counter does not change.
-type fight struct {
-	counter string
-	kinds   []string
-	cycles  int
-}
-
-// corner is a side and the kinds that it acquires.
-type corner struct {
-	side  side
-	kinds []string
-}
-
 const (
 	fighters = 3  // of each side
 	cycles   = 30 // of each fighter
@@ -36,15 +21,18 @@ const (
 	crowd = 2 * fighters * cycles / 8
 )
 
-// fought runs a fight with at least so many crossings, and returns the violations.
-func (s *story) fought(a, b corner, least int) []string {
+// fought has all sessions of two sides acquire the lock a number of times, for the kinds in turn. A
+// writer adds one to the counter, a node that it reads and writes in two steps, ignoring its
+// version. A reader checks that the counter does not change. The lock must pass from one side to
+// the other at least so many times. fought returns the violations.
+func (s *story) fought(a side, kinds []string, b side, kinds2 []string, least int) []string {
 	s.Helper()
 	counter, err := s.Witness.Create(test.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
-	a.side.open(fighters)
-	b.side.open(fighters)
-	ended := a.side.fight(fight{counter, a.kinds, cycles})
-	ended2 := b.side.fight(fight{counter, b.kinds, cycles})
+	a.open(fighters)
+	b.open(fighters)
+	ended := a.fight(counter, kinds)
+	ended2 := b.fight(counter, kinds2)
 	holds := slices.Concat(ended(), ended2())
 	s.Empty()
 
@@ -68,9 +56,9 @@ func (s *story) fought(a, b corner, least int) []string {
 }
 
 // fights asserts that a fight has no violations.
-func (s *story) fights(a, b corner, least int) {
+func (s *story) fights(a side, kinds []string, b side, kinds2 []string, least int) {
 	s.Helper()
-	for _, text := range s.fought(a, b, least) {
+	for _, text := range s.fought(a, kinds, b, kinds2, least) {
 		s.Error(text)
 	}
 }
@@ -78,7 +66,7 @@ func (s *story) fights(a, b corner, least int) {
 // If two sides use different names, the fight has violations.
 func TestAFightShowsWhoDoesNotExclude(t *testing.T) {
 	s := newStory(t)
-	wrong := s.fought(corner{ourMutex(s.Stage), []string{mutex}}, corner{ourRW(s.Stage), []string{write}}, crowd)
+	wrong := s.fought(ourMutex(s.Stage), []string{mutex}, ourRW(s.Stage), []string{write}, crowd)
 	if len(wrong) != 2 {
 		t.Errorf("both the record and the counter should show it: %q", wrong)
 	}

@@ -148,15 +148,15 @@ func (l *local) open(sessions int) {
 	}
 }
 
-func (l *local) fight(f fight) (ended func() []history.Hold) {
+func (l *local) fight(counter string, kinds []string) (ended func() []history.Hold) {
 	rec := history.NewRecorder(l.name)
 	var fighters sync.WaitGroup
 	for i, conn := range l.fighters {
-		w := &fighter{conn: l.Witness, who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}
+		w := &fighter{conn: l.Witness, who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, counter: counter, rec: rec}
 		lock := l.on(conn, l.Path)
 		fighters.Go(func() {
-			for j := range f.cycles {
-				if err := w.cycle(l.Ctx, lock, f.kinds[(i+j)%len(f.kinds)]); err != nil {
+			for j := range cycles {
+				if err := w.cycle(l.Ctx, lock, kinds[(i+j)%len(kinds)]); err != nil {
 					l.Errorf("%s: %v", w.who, err)
 					return
 				}
@@ -171,10 +171,9 @@ func (l *local) fight(f fight) (ended func() []history.Hold) {
 
 // fighter is a session in a fight.
 type fighter struct {
-	conn      *wire.Conn // for the counter, because a server before 3.5 cuts the lock's connection once
-	who, path string
-	fight     fight
-	rec       *history.Recorder
+	conn               *wire.Conn // for the counter
+	who, path, counter string
+	rec                *history.Recorder
 }
 
 // cycle acquires the lock once, and changes the number, or checks that it does not change.
@@ -195,7 +194,7 @@ func (w *fighter) cycle(ctx context.Context, lock locker, kind string) error {
 	}
 	if kind != read {
 		value++
-		if _, err := w.conn.Set(w.fight.counter, []byte(strconv.Itoa(value)), -1); err != nil {
+		if _, err := w.conn.Set(w.counter, []byte(strconv.Itoa(value)), -1); err != nil {
 			return err
 		}
 	}
@@ -217,7 +216,7 @@ func (w *fighter) cycle(ctx context.Context, lock locker, kind string) error {
 }
 
 func (w *fighter) count() (int, error) {
-	data, _, err := w.conn.Get(w.fight.counter)
+	data, _, err := w.conn.Get(w.counter)
 	if err != nil {
 		return 0, err
 	}

@@ -72,8 +72,8 @@ func (p *peer) part() { p.do("part") }
 
 func (p *peer) open(sessions int) { p.do("open", strconv.Itoa(sessions)) }
 
-func (p *peer) fight(f fight) (ended func() []history.Hold) {
-	p.driver.Say(fmt.Sprintf("fight %s %s %s %d", p.path, f.counter, strings.Join(f.kinds, ","), f.cycles))
+func (p *peer) fight(counter string, kinds []string) (ended func() []history.Hold) {
+	p.driver.Say(fmt.Sprintf("fight %s %s %s %d", p.path, counter, strings.Join(kinds, ","), cycles))
 	return func() []history.Hold {
 		var holds []history.Hold
 		if err := json.Unmarshal([]byte(p.driver.Hears("fought")), &holds); err != nil {

@@ -45,7 +45,7 @@ func TestSeveralLocksWithCuratorsReadWriteLock(t *testing.T) {
 	s := newStory(t)
 	ours, theirs := ourAll(s.Stage, allRW(rwlock.WithCuratorNames())), curatorAt(t, s.Path)
 	s.writersAndReaders(ours.party("a"), theirs.party("b"))
-	s.fights(corner{ours, []string{write, read}}, corner{theirs, []string{write, read}}, crowd)
+	s.fights(ours, []string{write, read}, theirs, []string{write, read}, crowd)
 	theirs.part()
 }
 
@@ -63,7 +63,7 @@ func TestCuratorReadWriteLock(t *testing.T) {
 	if inPlace {
 		kinds = append(kinds, downgrade)
 	}
-	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, kinds}, crowd)
+	s.fights(ours, []string{write, read, downgrade, read}, theirs, kinds, crowd)
 	theirs.part()
 }
 
@@ -96,9 +96,9 @@ func TestKazooReadAndWriteLock(t *testing.T) {
 	s.queues(a, b, ours.party("c"))
 	s.queues(b, a, theirs.party("c"))
 	s.downgrades(a, b, ours.party("c"), true)
-	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write}}, crowd)
+	s.fights(ours, []string{write, read, downgrade, read}, theirs, []string{write}, crowd)
 	// kazoo's readers starve while writers are queued: see peer.py.
-	s.fights(corner{ours, []string{read, read, write}}, corner{theirs, []string{read}}, 1)
+	s.fights(ours, []string{read, read, write}, theirs, []string{read}, 1)
 	theirs.part()
 }
 

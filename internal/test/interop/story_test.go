@@ -32,8 +32,8 @@ type side interface {
 	party(who string) party
 	// open opens sessions for a fight.
 	open(sessions int)
-	// fight begins a fight; the returned function waits for its end.
-	fight(f fight) (ended func() []history.Hold)
+	// fight begins to acquire in all of them; the returned function waits for the end.
+	fight(counter string, kinds []string) (ended func() []history.Hold)
 	// part closes all sessions.
 	part()
 }
@@ -133,7 +133,7 @@ func (s *story) mutexes(ours, theirs side) {
 	a, b := ours.party("a"), theirs.party("b")
 	s.excludes(a, mutex, b, mutex)
 	s.excludes(b, mutex, a, mutex)
-	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}}, crowd)
+	s.fights(ours, []string{mutex}, theirs, []string{mutex}, crowd)
 	theirs.part()
 }
 
