@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"go/ast"
 	"go/build"
@@ -9,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,20 +38,33 @@ var core = map[string][]string{
 
 // A spot is where a generated mutant changes a file.
 type spot struct {
-	file     string // from the root of the module
-	name     string
-	from, to int // in the file
-	new      string
+	pkg, file string // from the root of the module
+	in        string // the function
+	line      int
+	how       string // the kind of change
+	old, new  string
+	nth       int // of the spots of the function that are alike otherwise
+	from, to  int // in the file
+}
+
+// id stays the same when code around it changes.
+func (s spot) id() string {
+	old := strings.Join(strings.Fields(s.old), " ")
+	if s.nth > 0 {
+		old += fmt.Sprintf(" #%d", s.nth+1)
+	}
+	return fmt.Sprintf("%s %s, %s: %s", s.pkg, s.in, s.how, old)
 }
 
 // spots are all that can be changed in a file.
-func spots(file string, src []byte) ([]spot, error) {
+func spots(pkg, file string, src []byte) ([]spot, error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, src, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
 	var all []spot
+	seen := map[string]int{}
 	for _, decl := range tree.Decls {
 		fn, ok := decl.(*ast.FuncDecl)
 		if !ok || fn.Body == nil {
@@ -59,9 +72,17 @@ func spots(file string, src []byte) ([]spot, error) {
 		}
 		text := func(n ast.Node) string { return string(src[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset]) }
 		add := func(how string, from, to ast.Node, replacement string) {
-			s := spot{file: file, from: set.Position(from.Pos()).Offset, to: set.Position(to.End()).Offset, new: replacement}
-			old := strings.Join(strings.Fields(string(src[s.from:s.to])), " ")
-			s.name = fmt.Sprintf("%s:%d  %s, %s: %s", file, set.Position(from.Pos()).Line, fn.Name.Name, how, old)
+			s := spot{
+				pkg: pkg, file: file, in: fn.Name.Name, how: how, new: replacement, line: set.Position(from.Pos()).Line,
+				from: set.Position(from.Pos()).Offset, to: set.Position(to.End()).Offset,
+			}
+			s.old = string(src[s.from:s.to])
+			if fn.Recv != nil {
+				s.in = strings.TrimLeft(text(fn.Recv.List[0].Type), "*") + "." + s.in
+			}
+			id := s.id()
+			s.nth = seen[id]
+			seen[id]++
 			all = append(all, s)
 		}
 		negate := func(cond ast.Expr) {
@@ -137,7 +158,7 @@ func allSpots(root string, pattern *regexp.Regexp) (all []spot, err error) {
 			if err != nil {
 				return nil, err
 			}
-			some, err := spots(pkg+"/"+file, src)
+			some, err := spots(pkg, pkg+"/"+file, src)
 			if err != nil {
 				return nil, err
 			}
@@ -145,6 +166,23 @@ func allSpots(root string, pattern *regexp.Regexp) (all []spot, err error) {
 		}
 	}
 	return all, nil
+}
+
+// survivors.txt has the generated mutants that may survive: "ID | why". An entry whose code has
+// gone does no harm.
+//
+//go:embed survivors.txt
+var survivors string
+
+// reasons returns why each of them may survive, by id.
+func reasons() map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(survivors) {
+		if id, why, ok := strings.Cut(strings.TrimSpace(line), " | "); ok && why != "" {
+			all[id] = why
+		}
+	}
+	return all
 }
 
 // generated draws n mutants. They are judged by the tests of their package, then by the tests of
@@ -162,9 +200,12 @@ func generated(root string, pattern *regexp.Regexp, seed uint64, n int) (trials 
 		if err != nil {
 			return nil, err
 		}
-		t := trial{name: s.name, changed: map[string][]byte{s.file: slices.Concat(src[:s.from], []byte(s.new), src[s.to:])}}
-		pkg := path.Dir(s.file)
-		for _, judge := range slices.Concat([]string{pkg}, core[pkg]) {
+		t := trial{
+			name:    fmt.Sprintf("%s:%d  %s", s.file, s.line, s.id()),
+			changed: map[string][]byte{s.file: slices.Concat(src[:s.from], []byte(s.new), src[s.to:])},
+		}
+		t.survivor, t.accepted = reasons()[s.id()], reasons()[s.id()] != ""
+		for _, judge := range slices.Concat([]string{s.pkg}, core[s.pkg]) {
 			t.judges = append(t.judges, target{judge, "."})
 		}
 		t.judges = append(t.judges, explorer)

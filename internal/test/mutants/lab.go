@@ -36,6 +36,7 @@ type trial struct {
 	judges   []target
 	world    string // the kind of the explorer's worlds; "any" or "" is all kinds
 	survivor string // what is said of a survivor
+	accepted bool   // it may survive
 }
 
 // A target is a package, and the tests in it that match a pattern as of go test -run.
@@ -54,6 +55,7 @@ const (
 	killed   verdict = "killed"
 	survived verdict = "SURVIVED"
 	failed   verdict = "ERROR"
+	accepted verdict = "accepted"
 )
 
 // judge has the trials judged, so many at a time, and counts the verdicts.
@@ -92,6 +94,9 @@ func (l *lab) judge(trials []trial, jobs int) (count map[verdict]int) {
 		}
 		if v == survived {
 			text = t.survivor
+			if t.accepted {
+				v = accepted
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -77,9 +77,9 @@ func main() {
 	began := time.Now()
 	count := l.judge(trials, *jobs)
 	_ = os.RemoveAll(dir)
-	fmt.Printf("%d mutants: %d killed, %d survived, %d in error; %.0f s\n",
-		len(trials), count[killed], count[survived], count[failed], time.Since(began).Seconds())
-	passed := len(trials) > 0 && count[want] == len(trials)
+	fmt.Printf("%d mutants: %d killed, %d survived, %d accepted, %d in error; %.0f s\n",
+		len(trials), count[killed], count[survived], count[accepted], count[failed], time.Since(began).Seconds())
+	passed := len(trials) > 0 && count[want]+count[accepted] == len(trials)
 	if *generate { // which often do not compile
 		passed = count[survived] == 0 && !l.unsound.Load() && ctx.Err() == nil
 	}
@@ -115,7 +115,7 @@ func byHand(root string, pattern *regexp.Regexp, explore bool) (trials []trial) 
 }
 
 // misfits says what no longer fits the code: a mutant, a shortcut, the mutant that doc.go of the
-// core names for an invariant.
+// core names for an invariant, a line of survivors.txt.
 func misfits(root string) (wrong []string) {
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	names, texts := map[string]bool{}, map[string]string{}
@@ -159,6 +159,10 @@ func misfits(root string) (wrong []string) {
 		if _, err := patch.All(root, s.Patches...); err != nil {
 			add("%s: %v", s.Name, err)
 		}
+	}
+	_, entries, _ := strings.Cut(survivors, "\n\n")
+	if lines := strings.Count(entries, "\n"); len(reasons()) != lines {
+		add("survivors.txt: %d reasons in %d lines", len(reasons()), lines)
 	}
 	return wrong
 }
