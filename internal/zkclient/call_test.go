@@ -15,7 +15,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 func TestOutcomeOf(t *testing.T) {
@@ -73,9 +72,7 @@ func TestOutcomeOf(t *testing.T) {
 }
 
 func TestACallEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
+	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		cause := errors.New("the caller has other plans")
 		for what, call := range map[string]func(context.Context) error{
 			"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
@@ -112,9 +109,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 }
 
 func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 20*time.Second)
 		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 			for _, c := range []struct {
@@ -141,12 +136,10 @@ func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 }
 
 func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 10*time.Second)
 		_, err := awaitIn(context.Background(), l.client, l.sess, "read", func() (int, error) {
-			v.Expire(t, l.conn)
+			l.v.Expire(t, l.conn)
 			l.newSession(t)
 			return 1, nil // a request that waited in the zk client was sent in the next session
 		})
@@ -168,9 +161,7 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 // On a closed connection each call returns at once, as on a lost connection. Calls that retry must
 // not retry then.
 func TestAClosedConnectionEndsEveryCall(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		nodes := l.claim(t, 1)
 		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
 		ctx := within(t, 20*time.Second)
@@ -205,9 +196,7 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 // withdrawn. Each canceled call would leave a request, which the client would send after the
 // outage.
 func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
+	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		l.Refuse()
 		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 		var all sync.WaitGroup

@@ -8,7 +8,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // A create that the zk client has queued while it was disconnected is executed in the next session,
@@ -29,9 +28,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 20*time.Second)
+			withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 				try := newClaimTry(l.client, []Claim{l.want(2)})
 				l.Refuse()
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
@@ -42,7 +39,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 					made, err := try.send()
 					call <- answer[results]{made, err}
 				}()
-				v.Expire(t, l.conn)
+				l.v.Expire(t, l.conn)
 				must(t, l.Accept())
 				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, try, call) })), ErrOver)
 				test.Eventually(t, 10*time.Second, "nodes were made and deleted", func() bool {
@@ -60,14 +57,12 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 // A delete that is sent in the next session finds no node, because the end of the old session has
 // deleted it.
 func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
+	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		path := l.path(l.claim(t, 1)[0])
 		l.Refuse()
 		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 		call := async(func() error { return l.conn.Delete(path, -1) }) // sent at the moment when the connection is lost
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		must(t, l.Accept())
 		err := result(t, 15*time.Second, "carried over", call)
 		mustBe(t, err, zk.ErrNoNode)

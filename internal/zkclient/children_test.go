@@ -7,15 +7,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // A watch on a directory fires when the directory is created, and for its first and its last child.
 // All callers share it.
 func TestWatchChildren(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		dir := l.dir + "/below"
 		watch := func() *Watch {
 			t.Helper()
@@ -57,9 +54,7 @@ func TestWatchChildren(t *testing.T) {
 
 // The directory is created between the two requests. The watch is on its children nevertheless.
 func TestWatchChildrenOfADirectoryThatIsMadeMeanwhile(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		dir := l.dir + "/below"
 		exists := l.Next(proxy.ExistsOp, proxy.HoldRequest)
 		done := make(chan *Watch)

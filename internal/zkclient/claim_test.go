@@ -10,14 +10,11 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
 func TestClaimTellsWhatTheTransactionSaw(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		made, err := claimOne(within(t, 10*time.Second), l.client, l.sess, l.want(3))
 		must(t, err)
 		l.isTheLine(t, made, 3)
@@ -77,9 +74,7 @@ func TestClaimSurvivesALostConnection(t *testing.T) {
 	} {
 		for _, nodes := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d", name, nodes), func(t *testing.T) {
-				t.Parallel()
-				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-					l := newLine(t, v, 10*time.Second)
+				withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 					faults := []*proxy.Fault{l.Next(proxy.CreateOp, c.create)}
 					if c.more != nil {
 						faults = append(faults, c.more(l)...)
@@ -99,9 +94,7 @@ func TestClaimSurvivesALostConnection(t *testing.T) {
 
 // If two nodes held three permits, a semaphore would grant one permit too many.
 func TestAClaimOfWhichSomeIsGoneIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		barrier := l.Next(proxy.CheckOp, proxy.HoldRequest)
 		var made Claimed
@@ -135,9 +128,7 @@ func (l *line) cutListing() []*proxy.Fault {
 // The server may not have applied the create yet, so the barrier is sent first, and the same server
 // must answer both.
 func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		barrier := l.Next(proxy.CheckOp, proxy.HoldReply)
 		claimed := async(func() error {
@@ -189,9 +180,7 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 	} {
 		for _, nodes := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d", name, nodes), func(t *testing.T) {
-				t.Parallel()
-				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-					l := newLine(t, v, 10*time.Second)
+				withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 					f := c.prepare(l)
 					ctx, cancel := context.WithCancel(context.Background())
 					claimed := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(nodes)); return err })
@@ -222,9 +211,7 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 }
 
 func TestARefusedClaimLeavesNothing(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 10*time.Second)
 		nowhere := l.want(2)
 		nowhere.Dir += "/nowhere"
@@ -240,17 +227,13 @@ func TestARefusedClaimLeavesNothing(t *testing.T) {
 		mustBe(t, err, zk.ErrInvalidACL)
 		_, err = claimOne(ctx, l.client, l.sess+1, l.want(1))
 		mustBe(t, err, ErrOver)
-		if left := l.children(t); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
+		l.empty(t)
 	})
 }
 
 // Claim does not adopt nodes of other clients with a similar or forged name.
 func TestOnlyNodesOfTheClaimAreFound(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		for _, name := range []string{"_c_", "_c_x", "_c_x-lock-0000000000", "lock-0000000001", "README"} {
 			_, err := l.witness.Create(l.dir+"/"+name, nil, 0, open)
 			must(t, err)

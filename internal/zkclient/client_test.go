@@ -12,7 +12,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
-	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
@@ -44,15 +43,13 @@ func TestNothingKeepsAConnection(t *testing.T) {
 }
 
 func TestSessionWaitsForOne(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
+	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		id, err := l.client.Session(within(t, 10*time.Second))
 		if err != nil || id != l.sess {
 			t.Fatalf("%#x, %v", id, err)
 		}
 		l.Refuse()
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()

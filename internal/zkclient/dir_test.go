@@ -41,9 +41,7 @@ func (l *line) stays(t *testing.T, paths ...string) {
 }
 
 func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 20*time.Second)
 		dir := l.dir + "/a/b/c"
 		must(t, l.client.MakeDir(ctx, dir, open))
@@ -91,9 +89,7 @@ func TestMakeDirWhileParentsAreReaped(t *testing.T) {
 }
 
 func TestMakeDirSurvivesALostConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		for i, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 			for n := 1; n <= 3; n++ { // the create that finds no parent, the create of the parent, and the first create again
 				f := l.Nth(proxy.MkdirOp, n, action)
@@ -107,9 +103,7 @@ func TestMakeDirSurvivesALostConnection(t *testing.T) {
 }
 
 func TestMakeLeafAndNode(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 20*time.Second)
 		mustBe(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open), zk.ErrNoNode)
 		must(t, l.client.MakeNode(ctx, l.dir+"/n", []byte("8"), open))

@@ -24,11 +24,19 @@ var open = zk.WorldACL(zk.PermAll)
 // line is a directory with a client behind a proxy, and a witness with a direct connection.
 type line struct {
 	*proxy.Proxy
+	v       venue.Venue
 	conn    *wire.Conn
 	client  *Client
 	sess    int64
 	witness *wire.Conn
 	dir     string
+}
+
+// withLine runs a test in memory, in parallel with others.
+func withLine(t *testing.T, timeout time.Duration, f func(*testing.T, *line)) {
+	t.Helper()
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { f(t, newLine(t, v, timeout)) })
 }
 
 func newLine(t *testing.T, v venue.Venue, timeout time.Duration) *line {
@@ -41,6 +49,7 @@ func newLineAt(t *testing.T, v venue.Venue, timeout time.Duration, server string
 	p := v.Proxy(t, server)
 	l := &line{
 		Proxy:   p,
+		v:       v,
 		conn:    v.Connect(t, timeout, p.Addr()),
 		witness: v.Connect(t, 20*time.Second, server),
 		dir:     test.Path(t),
@@ -74,6 +83,14 @@ func (l *line) children(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return test.Children(t, l.witness, l.dir)
+}
+
+// empty fails the test if the directory has children.
+func (l *line) empty(t *testing.T) {
+	t.Helper()
+	if left := l.children(t); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
 }
 
 func (l *line) path(n znode.Node) string { return l.dir + "/" + n.Name }

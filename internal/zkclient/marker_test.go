@@ -9,7 +9,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -37,9 +36,7 @@ func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				n := l.claim(t, 1)[0]
 				w := l.watchMarker(t, n)
 				f := l.Next(proxy.DeleteOp, action)
@@ -48,9 +45,7 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 				if e := event(t, w); !Released(e) || !Gone(e) {
 					t.Errorf("the watch fires with %+v", e)
 				}
-				if left := l.children(t); len(left) != 0 {
-					t.Errorf("left: %q", left)
-				}
+				l.empty(t)
 			})
 		})
 	}
@@ -58,9 +53,7 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 
 // If the node was gone before, or its session was over, no marker is left.
 func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		n := l.claim(t, 1)[0]
 		w := l.watchMarker(t, n)
 		must(t, l.witness.Delete(l.path(n), -1))
@@ -70,7 +63,7 @@ func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 		}
 		n = l.claim(t, 1)[0]
 		w = l.watchMarker(t, n)
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		mustBe(t, l.removeWithMarker(t, n), ErrOver)
 		if e := event(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch fires with %+v", e)
@@ -88,9 +81,7 @@ func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 		"larger":                {510_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				n := l.claim(t, 1)[0]
 				marker := strings.Repeat("m", c.longer)
 				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), marker, []string{l.path(n)})
@@ -99,9 +90,7 @@ func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 				if e := event(t, w[0]); Released(e) != c.marked || !Gone(e) {
 					t.Errorf("the watch fires with %+v", e)
 				}
-				if left := l.children(t); len(left) != 0 {
-					t.Errorf("left: %q", left)
-				}
+				l.empty(t)
 			})
 		})
 	}
@@ -109,9 +98,7 @@ func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 
 // The node is deleted even if the server refuses the marker.
 func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		n := l.claim(t, 1)[0]
 		w := l.watchMarker(t, n)
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
@@ -126,9 +113,7 @@ func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 // The delete with the marker succeeds, its reply is lost, and the server refuses the next try.
 // RemoveNow returns nil, because it has deleted the node.
 func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		n := l.claim(t, 1)[0]
 		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
 		result := make(chan error, 1)

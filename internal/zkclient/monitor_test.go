@@ -7,7 +7,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // keep begins a lease and returns a channel that yields the reason for its loss.
@@ -42,9 +41,7 @@ func quiet(t *testing.T, lost <-chan error) {
 }
 
 func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 2*time.Second)
+	withLine(t, 2*time.Second, func(t *testing.T, l *line) {
 		l.seen(t, proxy.PingOp, 2) // the zk client's own pings show that time passes
 		if n := l.Seen(proxy.CheckOp); n != 0 {
 			t.Errorf("%d heartbeats, and no lease keeps the session", n)
@@ -77,9 +74,7 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 	for name, mute := range map[string]func(*proxy.Proxy){"mute": (*proxy.Proxy).Mute, "replies muted": (*proxy.Proxy).MuteReplies, "refuse": (*proxy.Proxy).Refuse} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 4*time.Second)
+			withLine(t, 4*time.Second, func(t *testing.T, l *line) {
 				node := l.claim(t, 1)[0]
 				_, _, gone, err := l.witness.GetW(l.path(node))
 				must(t, err)
@@ -116,9 +111,7 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 
 // If an answer shows that the session is alive, its lease is alive again. The hold remains lost.
 func TestAliveComesBackWithTheConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 4*time.Second)
+	withLine(t, 4*time.Second, func(t *testing.T, l *line) {
 		lease, lost := l.keep(t)
 		l.MuteReplies()
 		result(t, 10*time.Second, "loss", lost)
@@ -131,16 +124,14 @@ func TestAliveComesBackWithTheConnection(t *testing.T) {
 }
 
 func TestTheEndOfTheSessionIsALoss(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		lease, lost := l.keep(t)
 		_, ended := l.keep(t)
 		other := l.client.Keep(l.sess)
 		told := make(chan error, 1)
 		other.OnLoss(func(why error) { told <- why })
 		other.End()
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)
 		mustBe(t, result(t, 10*time.Second, "loss of the other", ended), errExpired)
 		mustBe(t, lease.Alive(), errExpired)
@@ -151,9 +142,7 @@ func TestTheEndOfTheSessionIsALoss(t *testing.T) {
 }
 
 func TestAClosedConnectionIsALoss(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		lease, lost := l.keep(t)
 		l.conn.Close()
 		mustBe(t, result(t, 10*time.Second, "loss", lost), ErrClosed)
@@ -162,9 +151,7 @@ func TestAClosedConnectionIsALoss(t *testing.T) {
 }
 
 func TestRefreshWaitsForAnAnswer(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 4*time.Second)
+	withLine(t, 4*time.Second, func(t *testing.T, l *line) {
 		must(t, l.client.Refresh(within(t, 10*time.Second), l.sess))
 		hold := l.Next(proxy.CheckOp, proxy.HoldReply)
 		done := async(func() error { return l.client.Refresh(within(t, 10*time.Second), l.sess) })
@@ -176,7 +163,7 @@ func TestRefreshWaitsForAnAnswer(t *testing.T) {
 		}
 		hold.Release()
 		must(t, result(t, 10*time.Second, "refresh", done))
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		l.newSession(t)
 		if err := l.client.Refresh(within(t, 10*time.Second), l.sess); !errors.Is(err, ErrOver) {
 			t.Error(err)

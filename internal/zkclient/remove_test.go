@@ -46,9 +46,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 	}
 	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				var nodes []znode.Node
 				if c.nodes > 0 {
 					nodes = l.claim(t, c.nodes)
@@ -65,22 +63,18 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
 				fired(t, faults...)
-				if left := l.children(t); len(left) != 0 {
-					t.Errorf("left: %q", left)
-				}
+				l.empty(t)
 			})
 		})
 	}
 }
 
 func TestRemoveEndsWithTheSession(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
+	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		claimed := l.claim(t, 2)
 		l.Refuse()
 		removed := l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		must(t, l.Accept())
 		mustBe(t, result(t, 10*time.Second, "remove", removed), ErrOver)
 		mustBe(t, result(t, 10*time.Second, "a later remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), ErrOver)
@@ -91,9 +85,7 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 // A directory whose sequence numbers are near the limit is deleted as soon as it is empty, also
 // after a removal from several directories.
 func TestRemoveGivesUpAWornDirectory(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		beside := l.want(1)
 		beside.Dir += "-beside"
 		_, err := l.witness.Create(beside.Dir, nil, 0, open)
@@ -152,17 +144,13 @@ func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
 }
 
 func TestReplaceOfWhatIsGone(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		old := l.claim(t, 1)[0]
 		must(t, l.witness.Delete(l.path(old), -1))
 		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), zk.ErrNoNode)
-		if left := l.children(t); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
+		l.empty(t)
 		old = l.claim(t, 1)[0]
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		l.newSession(t)
 		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), ErrOver)
 		test.AssertEmpty(t, l.witness, l.dir)

@@ -81,9 +81,7 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				n := l.claim(t, 1)[0]
 				before := l.Seen(c.op)
 				twice := []*proxy.Fault{l.Next(c.op, throttled), l.Next(c.op, throttled)}
@@ -99,9 +97,7 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 
 // The nodes of a canceled claim are deleted, however often the server throttles the deletes.
 func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
 		ctx, cancel := context.WithCancel(context.Background())
 		claimed := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(2)); return err })
@@ -112,17 +108,13 @@ func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
 		hold.Release()
 		fired(t, deletes...)
 		deletes[2].Release()
-		if left := l.children(t); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
+		l.empty(t)
 	})
 }
 
 // A throttled barrier brings no server up to date: a listing after it may not show the create.
 func TestAThrottledBarrierIsNone(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		barrier := l.Next(proxy.CheckOp, throttled)
 		listing := l.Next(proxy.ListOp, proxy.HoldRequest)
@@ -144,9 +136,7 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 
 // Throttled heartbeats do not extend the deadline: the leader has not received them.
 func TestThrottledHeartbeatsProveNothing(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 2*time.Second)
+	withLine(t, 2*time.Second, func(t *testing.T, l *line) {
 		lease, lost := l.keep(t)
 		deadline := lease.Deadline()
 		if deadline.IsZero() {

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // Transact runs a caller's transaction at most once, and its error says whether the server may have
@@ -107,9 +106,7 @@ func TestTransact(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				var f *proxy.Fault
 				if c.before != nil {
 					f = c.before(l)
@@ -148,9 +145,7 @@ func TestTransact(t *testing.T) {
 // Without a connection Transact does not send the transaction: the zk client could send it from its
 // queue after the call has returned.
 func TestTransactWaitsForAConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		l.Refuse()
 		time.Sleep(time.Second) // virtual time: the connection is lost
 		_, failed, err := l.client.Transact(within(t, time.Second), func() error { t.Error("asked before there is a connection"); return nil }, &zk.SetDataRequest{Path: l.dir, Version: -1})
@@ -172,9 +167,7 @@ func TestTransactWaitsForAConnection(t *testing.T) {
 // Check returns the index of the node that the server has refused, and NotDone if no server has
 // answered.
 func TestCheckSaysWhichNodeIsRefused(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		session := l.sess
 		is := func(what string, want int, wantErr error, paths ...string) {
 			t.Helper()

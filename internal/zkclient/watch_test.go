@@ -36,39 +36,6 @@ func event(t *testing.T, w *Watch) zk.Event {
 	return e
 }
 
-func TestAHundredWaitersShareOneWatch(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		node := l.claim(t, 1)[0]
-		const waiters = 100
-		var waiting, done sync.WaitGroup
-		waiting.Add(waiters)
-		for range waiters {
-			done.Go(func() {
-				w, err := l.client.Watch(context.Background(), l.sess, l.path(node))
-				waiting.Done()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if e := event(t, w); !Gone(e) || e.Path != l.path(node) {
-					t.Errorf("a waiter got %+v", e)
-				}
-			})
-		}
-		waiting.Wait()
-		if n := l.Seen(proxy.ReadOp); n != 1 {
-			t.Errorf("%d reads for %d waiters", n, waiters)
-		}
-		must(t, l.witness.Delete(l.path(node), -1))
-		done.Wait()
-		if n := l.Notifications(); n != 1 {
-			t.Errorf("%d events", n)
-		}
-	})
-}
-
 func watchCount(t *testing.T, server venue.Server, want int) {
 	t.Helper()
 	mntr, err := server.Word("mntr")
@@ -127,11 +94,9 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 // The end of a session means nothing for a node. A watch of the old session is not used in the new
 // session.
 func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
-		v.Expire(t, l.conn)
+		l.v.Expire(t, l.conn)
 		for _, w := range []*Watch{own, stays} {
 			// The server may report the deletion before the connection is cut.
 			if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
@@ -153,9 +118,7 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 
 // When Replace replaces a node, a watch on the old node fires with a change, not with a deletion.
 func TestWatchesAreOfFullNames(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		old := l.claim(t, 1)[0]
 		next := old.As(znode.Read)
 		w := l.watch(t, l.path(old))
@@ -177,9 +140,7 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 // A watch ends with its connection and wakes its waiters at once. The next caller receives a watch
 // on the current connection.
 func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		old := l.watch(t, l.dir)
 		before := l.client.Epoch()
 		if l.watch(t, l.dir) != old {
@@ -204,36 +165,6 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 		}
 		if n := l.Seen(proxy.WatchesOp); n != 0 {
 			t.Errorf("the zk client has set watches of its own again: %d requests", n)
-		}
-	})
-}
-
-// During an outage a session ends, and the request of its waiter for a watch is not answered yet. A
-// waiter for the same node in the next session neither waits for that answer nor receives it.
-func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 10*time.Second)
-		for i := range 3 {
-			node := fmt.Sprintf("%s/%d", l.dir, i) // a node that has no watch yet
-			_, err := l.conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-			must(t, err)
-			old := l.sess
-			l.Refuse()
-			v.Expire(t, l.conn)
-			test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-			first := async(func() error {
-				_, err := l.client.Watch(within(t, 20*time.Second), old, node)
-				return err
-			})
-			must(t, l.Accept())
-			for l.sess == old || l.sess == 0 || l.conn.State() != zk.StateHasSession {
-				time.Sleep(time.Millisecond) // before the first waiter's next retry
-				l.sess = l.conn.SessionID()
-			}
-			_, err = l.client.Watch(within(t, 20*time.Second), l.sess, node)
-			must(t, err)
-			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
 		}
 	})
 }
