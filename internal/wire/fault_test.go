@@ -44,19 +44,16 @@ func TestRestartedServer(t *testing.T) {
 
 // The connection is cut while the client can reach the server.
 func TestCutReconnectsAtOnce(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
-		session, l := conn.SessionID(), conn
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
+		session := conn.SessionID()
 		for i := range 20 {
 			limit := 40 * time.Millisecond // after a connection that did not last
 			if i%2 == 0 {
 				time.Sleep(time.Second)
 				limit = time.Millisecond // the pause before a call that was lost with its connection is repeated
 			}
-			epoch := l.Epoch()
-			changed := l.Changed()
+			epoch := conn.Epoch()
+			changed := conn.Changed()
 			start := time.Now()
 			p.Cut()
 			<-changed
@@ -64,11 +61,11 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 			if took := time.Since(start); took > limit { // the bare client sleeps a second
 				t.Errorf("a reconnect took %v, more than %v", took, limit)
 			}
-			if l.Epoch() == epoch {
+			if conn.Epoch() == epoch {
 				t.Error("the link did not notice the reconnect")
 			}
 		}
-		if conn.SessionID() != session || l.Session() != session {
+		if conn.SessionID() != session || conn.Session() != session {
 			t.Error("another session")
 		}
 	})
@@ -178,7 +175,6 @@ func TestCloseDuringOutage(t *testing.T) {
 				s := v.Standalone(t, venue.Options{})
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
-				l := conn
 				// More callers wait than fit into the client's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
@@ -195,7 +191,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				test.Eventually(t, 2*time.Second, "no goroutine of the client is left", func() bool { return !clientRuns() })
 				gone := time.Since(start)
 				waiting.Wait()
-				if !l.IsClosed() {
+				if !conn.IsClosed() {
 					t.Error("the link does not know that it is closed")
 				}
 				t.Logf("Close took %v, all gone after %v", took, gone)

@@ -58,20 +58,20 @@ func beats(t *testing.T, conn *wire.Conn, d time.Duration) {
 // how long after the deadline the server deleted the session's nodes.
 func deadBeforeExpiry(t *testing.T, conn, witness *wire.Conn, off func()) time.Duration {
 	t.Helper()
-	l, session, path := conn, conn.SessionID(), test.Path(t)
+	session, path := conn.SessionID(), test.Path(t)
 	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
 	found, _, vanished, err := witness.ExistsW(path)
 	if err != nil || !found {
 		t.Fatalf("the node exists: %v, %v", found, err)
 	}
 	off()
-	deadline := l.Deadline(session)
+	deadline := conn.Deadline(session)
 	time.Sleep(time.Until(deadline) - 1) // virtual: right before the deadline
-	if !l.Alive(session) {
+	if !conn.Alive(session) {
 		t.Error("dead before its deadline")
 	}
 	time.Sleep(time.Nanosecond) // virtual: right at it
-	if l.Alive(session) {
+	if conn.Alive(session) {
 		t.Error("alive at its deadline")
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test/leaks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
 )
@@ -24,6 +25,17 @@ func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []strin
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// behind runs a test in memory, in parallel with others, with a connection behind a proxy and a
+// witness without a proxy.
+func behind(t *testing.T, f func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn)) {
+	t.Helper()
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		f(t, v, p, connect(t, v, 20*time.Second, []string{p.Addr()}), connect(t, v, 20*time.Second, v.Servers(t)))
+	})
 }
 
 // call reads the root until a server answers, as the locks do if the connection is lost. It fails

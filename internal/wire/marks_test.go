@@ -34,25 +34,21 @@ func TestMarks(t *testing.T) {
 		"another mark":  {func(t *testing.T, witness *wire.Conn, path, mark string) { release(t, witness, path, mark+"2") }, zk.EventNodeDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				p := v.Proxy(t, v.Servers(t)[0])
-				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-				l := conn
+			behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 				answered(t, conn)
 				paths := nodes(t, witness, 2)
 				mark := paths[0] + "-mark"
 				before := p.Seen(proxy.AnyOp)
-				w, err := l.WatchNodes(paths, mark)
+				w, err := conn.WatchNodes(paths, mark)
 				must(t, err)
 				if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 					t.Errorf("%d requests, want 1", n)
 				}
-				same, err := l.WatchNodes(paths[:1], mark)
+				same, err := conn.WatchNodes(paths[:1], mark)
 				must(t, err)
-				unmarked, err := l.WatchNodes(paths[:1], "")
+				unmarked, err := conn.WatchNodes(paths[:1], "")
 				must(t, err)
-				foreign, err := l.WatchNodes(paths[:1], mark+"3") // of waiters for other nodes of the line
+				foreign, err := conn.WatchNodes(paths[:1], mark+"3") // of waiters for other nodes of the line
 				must(t, err)
 				tc.goes(t, witness, paths[0], mark)
 				if same[0] != w[0] {
@@ -85,18 +81,14 @@ func TestMarks(t *testing.T) {
 // For nodes that do not exist, and for nodes that are deleted without their markers, no watch is
 // left, also if the server throttles the requests that remove them.
 func TestMarksThatNeverCome(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-		l := conn
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		answered(t, conn)
 		throttled := []*proxy.Fault{p.Next(proxy.OtherOp, proxy.Answer(-127)), p.Next(proxy.OtherOp, proxy.Answer(-127))}
 		for i, path := range nodes(t, witness, 20) {
 			if i%2 == 0 {
 				must(t, witness.Delete(path, -1))
 			}
-			w, err := l.WatchNodes([]string{path}, path+"-mark")
+			w, err := conn.WatchNodes([]string{path}, path+"-mark")
 			must(t, err)
 			if i%2 == 0 {
 				if w[0] != nil {

@@ -64,11 +64,7 @@ func answered(t *testing.T, conn *wire.Conn) {
 }
 
 func TestWatchNodes(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-		l := conn
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		paths := nodes(t, witness, 5)
 		set(t, witness, paths[3])
 		must(t, witness.Delete(paths[4], -1))
@@ -77,7 +73,7 @@ func TestWatchNodes(t *testing.T) {
 		must(t, err)
 
 		before := p.Seen(proxy.AnyOp)
-		w, err := l.WatchNodes(paths, "")
+		w, err := conn.WatchNodes(paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 			t.Errorf("%d requests, want 1", n)
@@ -107,7 +103,7 @@ func TestWatchNodes(t *testing.T) {
 				t.Errorf("of the end of its connection a watch hears %+v", e)
 			}
 		}
-		if _, err := l.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		if _, err := conn.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("on a closed connection: %v", err)
 		}
 	})
@@ -116,10 +112,7 @@ func TestWatchNodes(t *testing.T) {
 // Waiters for the same nodes share their watches, also before the server has set them. The client
 // sends one request.
 func TestWatchNodesTwice(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		paths := nodes(t, witness, 3)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
@@ -156,10 +149,7 @@ func TestWatchNodesTwice(t *testing.T) {
 // WatchData sets a watch with its read, and the next caller shares the watch. The zk client does
 // not know the watch, so it does not set it again after a reconnect. Other reads set no watch.
 func TestWatchData(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		path := nodes(t, witness, 1)[0]
 		set(t, witness, path)
 		answered(t, conn)
@@ -246,10 +236,7 @@ func TestWatchData(t *testing.T) {
 // More paths than fit into one request. If the connection ends between two requests, WatchNodes
 // returns an error.
 func TestWatchNodesOfThousands(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
@@ -278,10 +265,7 @@ func TestWatchNodesOfThousands(t *testing.T) {
 // If the connection ends, WatchNodes returns an error. Each watch ends before the next connection
 // can deliver an event.
 func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		paths := nodes(t, witness, 3)
 		answered(t, conn)
 		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutAfterCommit} {
@@ -361,10 +345,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 		"throttled": proxy.Answer(-127), "refused": proxy.Answer(-6), "unanswered": proxy.CutBefore,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				p := v.Proxy(t, v.Servers(t)[0])
-				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+			behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 				var events []<-chan zk.Event
 				paths := nodes(t, witness, 3)
 				for _, path := range paths {
@@ -396,10 +377,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 // If the server refuses to set watches, the caller receives the error as the client formats it, and
 // no watch is left.
 func TestWatchNodesRefused(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
 		path := nodes(t, conn, 1)
 		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: errors.New("unknown error: -127")} {
 			before := p.Seen(proxy.ReadOp)
@@ -419,10 +397,7 @@ func TestWatchNodesRefused(t *testing.T) {
 
 // Of two requests that are under way, each receives its own answer.
 func TestTwoWatchNodesAtOnce(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
 		paths := nodes(t, conn, 2)
 		v.Latency(time.Millisecond) // the second request is sent before the first is answered
 		p.Nth(proxy.ReadOp, 2, proxy.Answer(-127))

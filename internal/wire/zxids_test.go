@@ -15,7 +15,6 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		conn := connect(t, v, 20*time.Second, v.Servers(t))
-		l := conn
 		dir := test.Path(t)
 		must(t, errOf(conn.Create(dir, nil, 0, open)))
 		prefix := dir + "/some-id-"
@@ -37,7 +36,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			"behind a check": multi(check, create),
 			"in the middle":  multi(check, create, set),
 		} {
-			pending, forget := l.Track(prefix)
+			pending, forget := conn.Track(prefix)
 			path, err := send()
 			forget()
 			must(t, err)
@@ -48,7 +47,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			}
 		}
 		// Other requests set no zxid.
-		pending, forget := l.Track(prefix)
+		pending, forget := conn.Track(prefix)
 		for _, send := range []func() (string, error){
 			multi(check), multi(set, check), multi(check, check), multi(&zk.CreateRequest{Path: dir + "/other", Acl: open}),
 			multi(&zk.DeleteRequest{Path: dir + "/other", Version: -1}),
