@@ -1,12 +1,20 @@
 package wire
 
+// Models of the servers judge the deadline (deadline.go). They show that the deadline that the state
+// computes is never after the end that the leader counts: at every delay of packets, phase of pings
+// and moment at which a follower stops or a leader is deposed, of those that the seeds draw. They
+// cannot show that real servers behave like the models: that a follower sends its notes with its
+// next answer, that half a tick is at most T/4, and that a successor starts every session anew. The
+// soak measures that (TestSoak with -kind takeover). Nor do they show that the times given to the
+// state are right: see heartbeat_test.go.
+
 import (
 	"math/rand/v2"
 	"testing"
 	"time"
 )
 
-// A model of the end of a session. A follower reports the sessions in use with its answers to the
+// A follower reports the sessions in use with its answers to the
 // leader's pings. At some time it is cut off or paused. Whatever it has answered until then, the
 // client's deadline must not be after the end that the leader counts. The leader pings as rarely as
 // a session timeout of two ticks allows: each half tick, and up to 3 % of T for its own work.
@@ -83,7 +91,7 @@ func FuzzDeadlineAgainstModel(f *testing.F) {
 	f.Fuzz(play)
 }
 
-// A model of a leader that is deposed, cut off or paused. For a while it answers all requests that
+// A leader is deposed, cut off or paused. For a while it answers all requests that
 // do not need the quorum. Its successor has no reports of these clients. It counts a full timeout
 // for each session from the time of its election.
 func playDeposed(t *testing.T, seed uint64) {

@@ -2,7 +2,6 @@ package wire_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -103,48 +102,6 @@ func TestMarksThatNeverCome(t *testing.T) {
 		}
 		for _, f := range throttled {
 			test.Within(t, 20*time.Second, "the request is throttled", func() { <-f.Fired() })
-		}
-		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
-	})
-}
-
-// A write into the node has fired the first watch, and its marker is still watched on the server
-// when the marker is created. The request for the second watch arrives after that. It would leave
-// another watch on the marker, which will not be created again.
-func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Shared(t)
-		p := v.Proxy(t, server.Addr())
-		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
-		path := nodes(t, witness, 1)
-		mark := path[0] + "-mark"
-		answered(t, conn)
-		first, err := conn.WatchNodes(path, mark)
-		must(t, err)
-		unwatch := p.Next(proxy.OtherOp, proxy.HoldRequest)
-		set(t, witness, path[0])
-		if e := hears(t, first[0]); e.Type != zk.EventNodeDataChanged {
-			t.Errorf("the first hears %+v", e)
-		}
-		test.Within(t, 20*time.Second, "the marker is no longer needed", func() { <-unwatch.Fired() })
-		second := make(chan *wire.Watch, 1)
-		go func() {
-			defer close(second)
-			if w, err := conn.WatchNodes(path, mark); err == nil {
-				second <- w[0]
-			}
-		}()
-		synctest.Wait() // its request waits behind the held request
-		release(t, witness, path[0], mark)
-		synctest.Wait()
-		unwatch.Release()
-		w := <-second
-		if w == nil {
-			t.Fatal("the second request failed")
-		}
-		if e := hears(t, w); e.Type != zk.EventNodeCreated {
-			t.Errorf("the second hears %+v", e)
 		}
 		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
 	})

@@ -1,11 +1,7 @@
 package wire_test
 
 import (
-	"context"
-	"encoding/binary"
-	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,14 +10,14 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // These tests check what the locks assume of the client, github.com/go-zookeeper/zk. A new version
 // that behaves differently fails here and not in a lock. Other assumptions have tests elsewhere:
 // requests of one session may run in the next (internal/zkclient
 // TestACreateCarriedIntoAnotherSessionIsNotOurs), the client sends credentials again (TestChaos,
-// TestFailedWrites), Close returns while calls are in progress (TestCloseDuringOutage).
+// TestFailedWrites), Close returns while calls are in progress (TestCloseDuringOutage), each packet
+// is written by one Write (packetLog).
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -122,50 +118,6 @@ func TestUpstreamWaitsForASlowServer(t *testing.T) {
 			t.Errorf("%d handshakes", n)
 		}
 	})
-}
-
-// The client writes each packet with one Write. packetConn relies on it.
-func TestUpstreamWritesWholePackets(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		var packets, partial atomic.Int64
-		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := v.Dial(ctx, network, address)
-			return &counted{conn, &packets, &partial}, err
-		}
-		conn := connect(t, v, 4*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"), wire.WithDialer(dial))
-		path := test.Path(t)
-		must(t, errOf(conn.Create(path, make([]byte, 200_000), 0, open)))
-		_, _, _, err := conn.GetW(path)
-		must(t, err)
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() {
-				conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}, &zk.SetDataRequest{Path: path, Version: -1})
-			})
-		}
-		all.Wait()
-		p.Cut()
-		call(t, conn, 5*time.Second)
-		conn.Close()
-		if packets.Load() < 25 || partial.Load() != 0 {
-			t.Errorf("%d of %d writes were not one packet", partial.Load(), packets.Load())
-		}
-	})
-}
-
-type counted struct {
-	net.Conn
-	packets, partial *atomic.Int64
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	c.packets.Add(1)
-	if len(p) < 4 || int(binary.BigEndian.Uint32(p)) != len(p)-4 {
-		c.partial.Add(1)
-	}
-	return c.Conn.Write(p)
 }
 
 func errOf(_ string, err error) error { return err }

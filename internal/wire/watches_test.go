@@ -153,73 +153,51 @@ func TestWatchData(t *testing.T) {
 		path := nodes(t, witness, 1)[0]
 		set(t, witness, path)
 		answered(t, conn)
-		var reads, watching atomic.Int32
+		var watching atomic.Int32
 		p.Where(func(r proxy.Request) bool {
-			if r.Is(proxy.ReadOp) {
-				reads.Add(1)
-			}
 			if r.Watch {
 				watching.Add(1)
 			}
 			return false
 		}, 1, proxy.HoldReply)
-		count := func(wantReads, wantWatching int32) {
-			t.Helper()
-			if r, w := reads.Load(), watching.Load(); r != wantReads || w != wantWatching {
-				t.Errorf("%d reads, %d of them with a watch; want %d and %d", r, w, wantReads, wantWatching)
-			}
-		}
-		read := func() {
+		// watch returns a watch after so many reads with a watch.
+		watch := func(sets int32) *wire.Watch {
 			t.Helper()
 			_, _, err := conn.Get(path)
 			must(t, err)
-		}
-		watch := func() *wire.Watch {
-			t.Helper()
 			w, err := conn.WatchData(path)
 			must(t, err)
+			if again, err := conn.WatchNode(path); again != w || err != nil {
+				t.Errorf("a second watch: %v", err)
+			}
+			if n := watching.Load(); n != sets {
+				t.Errorf("%d reads with a watch, want %d", n, sets)
+			}
+			silent(t, w)
 			return w
 		}
-		read()
-		count(1, 0)
-		first := watch()
+		first := watch(1)
 		if string(first.Data) != "changed" || first.Stat.Version != 1 || first.Path != path {
 			t.Errorf("%+v", first)
 		}
-		count(2, 1)
-		read()
-		node, err := conn.WatchNode(path)
-		must(t, err)
-		if watch() != first || node != first {
+		if watch(1) != first {
 			t.Error("a second watch")
 		}
-		count(3, 1)
-		silent(t, first)
-
 		first.Miss()
 		if e := hears(t, first); e.Type != 0 {
 			t.Errorf("a missed event: %+v", e)
 		}
-		second := watch()
-		if second == first {
-			t.Error("a watch that was missed is used again")
-		}
-		count(4, 2)
+		second := watch(2)
 		set(t, witness, path)
 		if e := hears(t, second); e.Type != zk.EventNodeDataChanged || e.Path != path {
 			t.Errorf("of a change it hears %+v", e)
 		}
-
-		third := watch()
-		epoch, changed := conn.Epoch(), conn.Changed()
+		third, epoch := watch(3), conn.Epoch()
 		p.Cut()
 		if e := hears(t, third); e.Type != zk.EventNotWatching {
 			t.Errorf("of the end of its connection it hears %+v", e)
 		}
-		for conn.Epoch() == epoch {
-			<-changed
-			changed = conn.Changed()
-		}
+		test.Eventually(t, 10*time.Second, "connected", func() bool { return conn.Epoch() != epoch })
 		answered(t, conn)
 		if n := p.Seen(proxy.WatchesOp); n != 0 {
 			t.Errorf("the client has set watches again: %d requests", n)

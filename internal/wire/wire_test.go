@@ -65,13 +65,17 @@ func (f *fakeServer) written(from time.Time) (all []written) {
 	return all
 }
 
-// A packetLog is a client's end of a connection, which records what the client writes.
+// A packetLog is a client's end of a connection, which records what the client writes. The client
+// writes each packet with one Write, on which packetConn relies.
 type packetLog struct {
 	net.Conn
 	server *fakeServer
 }
 
 func (l *packetLog) Write(p []byte) (int, error) {
+	if int(int32At(p, 0)) != len(p)-lengthSize {
+		l.server.t.Errorf("a write of %d bytes is not one packet", len(p))
+	}
 	xid, op := request(p)
 	w := written{time.Now(), bytes.Clone(p[lengthSize:]), xid, op}
 	l.server.mu.Lock()
