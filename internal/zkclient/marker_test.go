@@ -32,45 +32,6 @@ func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 	return w[0]
 }
 
-// One reply is lost. The watch fires by the marker, and no node is left.
-func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
-			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-				n := l.claim(t, 1)[0]
-				w := l.watchMarker(t, n)
-				f := l.Next(proxy.DeleteOp, action)
-				must(t, l.removeWithMarker(t, n))
-				fired(t, f)
-				if e := event(t, w); !Released(e) || !Gone(e) {
-					t.Errorf("the watch fires with %+v", e)
-				}
-				l.empty(t)
-			})
-		})
-	}
-}
-
-// If the node was gone before, or its session was over, no marker is left.
-func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
-	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		n := l.claim(t, 1)[0]
-		w := l.watchMarker(t, n)
-		must(t, l.witness.Delete(l.path(n), -1))
-		mustBe(t, l.removeWithMarker(t, n), zk.ErrNoNode)
-		if e := event(t, w); Released(e) || !Gone(e) {
-			t.Errorf("the watch fires with %+v", e)
-		}
-		n = l.claim(t, 1)[0]
-		w = l.watchMarker(t, n)
-		l.v.Expire(t, l.conn)
-		mustBe(t, l.removeWithMarker(t, n), ErrOver)
-		if e := event(t, w); Released(e) || !Gone(e) {
-			t.Errorf("the watch fires with %+v", e)
-		}
-	})
-}
-
 // If release markers would make the request larger than the server's limit, Remove omits them.
 func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 	for name, c := range map[string]struct {

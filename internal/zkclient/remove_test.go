@@ -13,7 +13,8 @@ import (
 )
 
 // Remove deletes all nodes, whichever requests and replies are lost, and says whether another
-// client has deleted one of them before.
+// client has deleted one of them before. A watch fires by the release marker only if Remove has
+// deleted the node.
 func TestRemoveSurvivesALostConnection(t *testing.T) {
 	type fault struct {
 		nth    int // delete
@@ -26,31 +27,31 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 		gone   []int // deleted by another client before
 		faults []fault
 		want   error
+		marker string
 	}
 	rows := []row{
-		{"none", 0, nil, nil, nil},
-		{"one, gone", 1, []int{0}, nil, zk.ErrNoNode},
-		{"three, the first gone", 3, []int{0}, nil, zk.ErrNoNode},
-		{"three, the last gone", 3, []int{2}, nil, zk.ErrNoNode},
-		{"three, one gone, the replies to the deletes of the others lost", 3, []int{1},
-			[]fault{{2, proxy.CutAfterCommit}, {4, proxy.CutBefore}}, zk.ErrNoNode},
+		{name: "one, gone", nodes: 1, gone: []int{0}, want: zk.ErrNoNode},
+		{name: "one with a marker, gone", nodes: 1, gone: []int{0}, want: zk.ErrNoNode, marker: "-mark"},
+		{name: "three, the first gone", nodes: 3, gone: []int{0}, want: zk.ErrNoNode},
+		{name: "three, the last gone", nodes: 3, gone: []int{2}, want: zk.ErrNoNode},
+		{name: "three, one gone, the replies to the deletes of the others lost", nodes: 3, gone: []int{1},
+			faults: []fault{{2, proxy.CutAfterCommit}, {4, proxy.CutBefore}}, want: zk.ErrNoNode},
 	}
 	for _, cut := range cuts {
 		rows = append(rows,
-			row{"one, " + cut.String(), 1, nil, []fault{{1, cut}}, nil},
-			row{"three, " + cut.String(), 3, nil, []fault{{1, cut}}, nil},
+			row{name: "one, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}},
+			row{name: "one with a marker, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}, marker: "-mark"},
+			row{name: "three, " + cut.String(), nodes: 3, faults: []fault{{1, cut}}},
 			// The second delete finds a node missing. That does not mean that the first succeeded.
-			row{"three, one gone, " + cut.String(), 3, []int{1}, []fault{{1, cut}}, zk.ErrNoNode},
+			row{name: "three, one gone, " + cut.String(), nodes: 3, gone: []int{1}, faults: []fault{{1, cut}}, want: zk.ErrNoNode},
 			// The second delete is of all nodes again, the third of one.
-			row{"three, cut after commit, then " + cut.String(), 3, nil, []fault{{1, proxy.CutAfterCommit}, {3, cut}}, nil})
+			row{name: "three, cut after commit, then " + cut.String(), nodes: 3, faults: []fault{{1, proxy.CutAfterCommit}, {3, cut}}})
 	}
 	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
 			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-				var nodes []znode.Node
-				if c.nodes > 0 {
-					nodes = l.claim(t, c.nodes)
-				}
+				nodes := l.claim(t, c.nodes)
+				w := l.watchMarker(t, nodes[0])
 				for _, i := range c.gone {
 					must(t, l.witness.Delete(l.path(nodes[i]), -1))
 				}
@@ -58,11 +59,14 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 				for _, f := range c.faults {
 					faults = append(faults, l.Nth(proxy.DeleteOp, f.nth, f.action))
 				}
-				err := result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes}))
+				err := result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes, Marker: c.marker, ACL: open}))
 				if err != c.want {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
 				fired(t, faults...)
+				if e := event(t, w); !Gone(e) || Released(e) != (c.marker != "" && c.want == nil) {
+					t.Errorf("a watch on the first node and its marker fires with %+v", e)
+				}
 				l.empty(t)
 			})
 		})

@@ -95,23 +95,6 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 	}
 }
 
-// The nodes of a canceled claim are deleted, however often the server throttles the deletes.
-func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
-	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
-		ctx, cancel := context.WithCancel(context.Background())
-		claimed := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(2)); return err })
-		fired(t, hold)
-		cancel()
-		mustBe(t, result(t, 10*time.Second, "claim", claimed), context.Canceled)
-		deletes := []*proxy.Fault{l.Next(proxy.DeleteOp, throttled), l.Next(proxy.DeleteOp, throttled), l.Next(proxy.DeleteOp, proxy.HoldReply)}
-		hold.Release()
-		fired(t, deletes...)
-		deletes[2].Release()
-		l.empty(t)
-	})
-}
-
 // A throttled barrier brings no server up to date: a listing after it may not show the create.
 func TestAThrottledBarrierIsNone(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
