@@ -1,12 +1,12 @@
 package wire
 
-// Models of the servers judge the deadline (deadline.go). They show that the deadline that the state
-// computes is never after the end that the leader counts: at every delay of packets, phase of pings
-// and moment at which a follower stops or a leader is deposed, of those that the seeds draw. They
-// cannot show that real servers behave like the models: that a follower sends its notes with its
-// next answer, that half a tick is at most T/4, and that a successor starts every session anew. The
-// soak measures that (TestSoak with -kind takeover). Nor do they show that the times given to the
-// state are right: see heartbeat_test.go.
+// Models of the servers judge the deadline (deadline.go). They show that the deadline that the
+// state computes is never after the end that the leader counts: for the delays of packets, the
+// phases of pings, and the moments at which a follower stops or a leader is deposed, that the seeds
+// draw. They cannot show that real servers behave like the models: that a follower sends its notes
+// with its next answer, that half a tick is at most T/4, and that a successor gives every session a
+// full T. The soak measures that (TestSoak with -kind takeover). Nor do they show that the times
+// given to the state are right: see heartbeat_test.go.
 
 import (
 	"math/rand/v2"
