@@ -106,27 +106,6 @@ func ExampleElection_Proclaim() {
 	// serving
 }
 
-// A term is a lock like any other: Do campaigns, works, and resigns.
-func ExampleElection_Campaign() {
-	ctx := context.Background()
-	t, end := zktest.ForExample()
-	defer end()
-	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
-	election := leader.New(conn, "/examples/once")
-
-	err := zklocks.Do(ctx, election.Campaign, func(ctx context.Context, term *zklocks.Hold) error {
-		fmt.Println(election.Status().State)
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(election.Status().State)
-	// Output:
-	// leader
-	// follower
-}
-
 // The leader publishes its address, and another process asks for it.
 func ExampleElection_Leader() {
 	ctx := context.Background()

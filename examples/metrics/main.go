@@ -4,14 +4,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,13 +22,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/examples/metrics/traffic"
 	"github.com/zklocks/zklocks/metrics"
 	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
 )
 
 var (
-	servers = flag.String("servers", env("ZK_SERVERS", "127.0.0.1:2181"), "addresses of the ensemble, with commas between them")
+	servers = flag.String("servers", cmp.Or(os.Getenv("ZK_SERVERS"), "127.0.0.1:2181"), "addresses of the ensemble, with commas between them")
 	listen  = flag.String("listen", "127.0.0.1:9464", "where Prometheus may scrape")
 	path    = flag.String("path", "/zklocks-metrics", "where the locks are")
 )
@@ -68,13 +73,64 @@ func run(ctx context.Context) error {
 			slog.Error("scrape", "error", err)
 		}
 	}()
-	traffic.Run(ctx, conn, *path)
+	traffic(ctx, conn, *path)
 	return nil
 }
 
-func env(name, otherwise string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
+// traffic reads and rewrites an index, converts with three permits, and walks a tree, each on
+// several goroutines, until ctx is canceled.
+func traffic(ctx context.Context, conn *zklocks.Conn, root string) {
+	index := rwlock.New(conn, root+"/index")
+	jobs := semaphore.New(conn, root+"/jobs", 3)
+	tree := reentrant.New(conn, root+"/tree")
+
+	var all sync.WaitGroup
+	work := func(goroutines int, turn func(context.Context) error) {
+		for range goroutines {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					// A worker that is not granted the lock in time does something else for a
+					// while.
+					one, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+					if turn(one) != nil {
+						pause(ctx, 50*time.Millisecond)
+					}
+					cancel()
+				}
+			})
+		}
 	}
-	return otherwise
+	work(6, func(ctx context.Context) error { return hold(ctx, index.RLock, 10*time.Millisecond) })
+	work(2, func(ctx context.Context) error { return hold(ctx, index.Lock, 20*time.Millisecond) })
+	work(10, func(ctx context.Context) error { return hold(ctx, jobs.Locker(1).Lock, 60*time.Millisecond) })
+	work(2, func(ctx context.Context) error { return walk(ctx, tree, 3) })
+	all.Wait()
+}
+
+// hold works under a lock.
+func hold(ctx context.Context, lock func(context.Context) (*zklocks.Hold, error), work time.Duration) error {
+	return zklocks.Do(ctx, lock, func(ctx context.Context, _ *zklocks.Hold) error {
+		pause(ctx, work)
+		return nil
+	})
+}
+
+func walk(ctx context.Context, tree *reentrant.Mutex, depth int) error {
+	return zklocks.Do(ctx, tree.Lock, func(ctx context.Context, _ *zklocks.Hold) error {
+		pause(ctx, 5*time.Millisecond)
+		if depth > 1 {
+			_ = walk(ctx, tree, depth-1) // its error does not matter here
+		}
+		return nil
+	})
+}
+
+// pause works for about d.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
