@@ -222,8 +222,8 @@ func strangers(s *scene) {
 	}
 }
 
-// What a server does with such numbers is shown by TestTheEndOfTheSequence of internal/memzk.
-// lastNumber is the number from which on no node queues, see znode.Node.Usable.
+// lastNumber is the number from which on no node queues, see znode.Node.Usable. What a server does
+// with such numbers is shown by TestTheEndOfTheSequence of internal/memzk.
 const lastNumber = 1<<31 - 1<<20
 
 // worn makes directories whose next child has this number. A child named README keeps the directory
