@@ -120,8 +120,6 @@ func (m *memory) Expire(tb testing.TB, conn realzk.Conn) {
 	tb.Fatalf("expire: no server has session %#x", id)
 }
 
-func (m *memory) ExpireAt(tb testing.TB, conn realzk.Conn, _ string) { tb.Helper(); m.Expire(tb, conn) }
-
 func (m *memory) Latency(d time.Duration) { m.network.SetLatency(d) }
 
 func (m *memory) Watched(tb testing.TB, session int64) (paths []string) {

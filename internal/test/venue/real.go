@@ -39,11 +39,6 @@ func (real) Proxy(tb testing.TB, target string) *proxy.Proxy {
 
 func (real) Expire(tb testing.TB, conn realzk.Conn) { tb.Helper(); realzk.Expire(tb, conn) }
 
-func (real) ExpireAt(tb testing.TB, conn realzk.Conn, addr string) {
-	tb.Helper()
-	realzk.ExpireAt(tb, conn, addr)
-}
-
 func (real) Watched(tb testing.TB, session int64) []string {
 	tb.Helper()
 	return realzk.Watched(tb, session)

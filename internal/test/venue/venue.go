@@ -88,9 +88,6 @@ type Venue interface {
 	Proxy(tb testing.TB, target string) *proxy.Proxy
 	// Expire ends a session now. The server closes the client's connection.
 	Expire(tb testing.TB, conn realzk.Conn)
-	// ExpireAt is Expire through the server at addr: the server of conn may be paused or dead, or
-	// speak TLS.
-	ExpireAt(tb testing.TB, conn realzk.Conn, addr string)
 	// Latency sets how long each packet to or from a server travels, from now on. Without it no
 	// time passes in a bubble while a client polls. Real servers ignore it.
 	Latency(d time.Duration)
