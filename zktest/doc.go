@@ -66,8 +66,8 @@
 // # In a bubble
 //
 // Make everything inside: the server, hosts, connections and locks. A connection must belong to t
-// or be closed before the test ends; otherwise t fails and names it. Connections to real servers do
-// not work in a bubble. A goroutine must not wait for a mutex while the mutex's holder waits for
-// the server: the clock of the bubble would stop. So close a connection only once: of two
+// or be closed before the test ends; otherwise t fails and names its host. Connections to real
+// servers do not work in a bubble. A goroutine must not wait for a mutex while the mutex's holder
+// waits for the server: the clock of the bubble would stop. So close a connection only once: of two
 // goroutines that close it at the same time, the second waits for a mutex.
 package zktest

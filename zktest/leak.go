@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,13 +18,11 @@ import (
 type clients struct {
 	mu     sync.Mutex
 	dialed []*dialed
-	made   map[string]string // by goroutine id: where the client that dials was made
 }
 
 // dialed is a connection, or an attempt at one.
 type dialed struct {
 	host *Host
-	made string
 	ours *wire.Conn   // the client; nil if it is another program's
 	conn *memnet.Conn // nil during the attempt
 	late bool         // dialed while the server was being stopped
@@ -36,10 +33,7 @@ type dialed struct {
 }
 
 func (d *dialed) String() string {
-	if d.made == "" {
-		return fmt.Sprintf("host %q (%s)", d.host.name, d.host.made)
-	}
-	return fmt.Sprintf("host %q, made near %s", d.host.name, d.made)
+	return fmt.Sprintf("host %q (%s)", d.host.name, d.host.made)
 }
 
 // over reports whether the client no longer uses the connection: it has closed the connection, or
@@ -50,21 +44,8 @@ func (d *dialed) over() bool {
 
 func (c *clients) dials(ctx context.Context, h *Host, forgets bool) *dialed {
 	d := &dialed{host: h, ours: wire.Dialing(ctx), late: h.s.isStopping(), forgets: forgets}
-	stack := stackOf(false)
-	id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
-	c.mu.Lock()
-	made, known := c.made[id]
-	c.mu.Unlock()
-	if !known {
-		made = madeNear(stack)
-	}
-	d.made = made
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.made == nil {
-		c.made = make(map[string]string)
-	}
-	c.made[id] = made
 	c.dialed = slices.DeleteFunc(c.dialed, func(d *dialed) bool { return !d.late && d.over() })
 	c.dialed = append(c.dialed, d)
 	return d
@@ -120,14 +101,6 @@ func caller() string {
 	}
 }
 
-var (
-	createdBy = regexp.MustCompile(`\ncreated by .* in goroutine (\d+)\n`)
-	frame     = regexp.MustCompile(`(?m)^(\S+)\(.*\)\n\t(\S+):(\d+)`)
-)
-
-// libraries matches functions, besides Go's own, that do not show where a client was made.
-var libraries = regexp.MustCompile(`^github\.com/(go-zookeeper/zk|zklocks/zklocks(/internal/wire|/zktest)?)\.`)
-
 // goroot is the folder of Go's own packages; "" in a program built with -trimpath.
 var goroot = func() string {
 	f, _ := runtime.CallersFrames([]uintptr{reflect.ValueOf(strings.Cut).Pointer()}).Next()
@@ -143,37 +116,4 @@ func ofGo(function, file string) bool {
 	// the first slash.
 	path, _, _ := strings.Cut(function, "/")
 	return path == function || !strings.Contains(path, ".")
-}
-
-// madeNear returns about where the client that dials now was made. A client dials on a goroutine of
-// its own, and the goroutine that made it usually still waits for the first session. So madeNear
-// searches this stack, and then the stack of the goroutine that started this one. It returns "" if
-// it finds nothing.
-func madeNear(stack string) string {
-	for range 4 { // generations of goroutines
-		for _, f := range frame.FindAllStringSubmatch(stack, -1) {
-			if !libraries.MatchString(f[1]) && !ofGo(f[1], f[2]) {
-				return fmt.Sprintf("%s:%s", filepath.Base(f[2]), f[3])
-			}
-		}
-		parent := createdBy.FindStringSubmatch(stack)
-		if parent == nil {
-			return ""
-		}
-		_, stack, _ = strings.Cut("\n\n"+stackOf(true), "\n\ngoroutine "+parent[1]+" ")
-		stack, _, _ = strings.Cut(stack, "\n\n")
-		stack += "\n"
-	}
-	return ""
-}
-
-func stackOf(all bool) string {
-	buf := make([]byte, 16<<10)
-	for {
-		n := runtime.Stack(buf, all)
-		if n < len(buf) || len(buf) > 16<<20 {
-			return string(buf[:n])
-		}
-		buf = make([]byte, 4*len(buf))
-	}
 }

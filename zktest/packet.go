@@ -95,72 +95,45 @@ func requestOf(r proxy.Request) Request {
 }
 
 // An Action is what a Fault does to its request.
-type Action struct {
-	do   action
-	code int32
-	wait time.Duration
-}
-
-type action int
-
-const (
-	cutBefore action = iota
-	cutOnSend
-	cutAfterCommit
-	holdRequest
-	holdReply
-	loseRequest
-	loseReply
-	delayRequest
-	delayReply
-	answer
-)
-
-func (a Action) inside() proxy.Action {
-	switch a.do {
-	case delayRequest:
-		return proxy.DelayRequest(a.wait)
-	case delayReply:
-		return proxy.DelayReply(a.wait)
-	case answer:
-		return proxy.Answer(a.code)
-	}
-	return [...]proxy.Action{
-		cutBefore: proxy.CutBefore, cutOnSend: proxy.CutOnSend, cutAfterCommit: proxy.CutAfterCommit,
-		holdRequest: proxy.HoldRequest, holdReply: proxy.HoldReply, loseRequest: proxy.LoseRequest, loseReply: proxy.LoseReply,
-	}[a.do]
-}
+type Action struct{ a proxy.Action }
 
 // String returns the name of the action, with its parameter.
-func (a Action) String() string { return a.inside().String() }
+func (a Action) String() string { return a.a.String() }
+
+// The documentation of the actions shows these names.
+var (
+	cutBefore, cutOnSend, cutAfterCommit = proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit
+	holdRequest, holdReply               = proxy.HoldRequest, proxy.HoldReply
+	loseRequest, loseReply               = proxy.LoseRequest, proxy.LoseReply
+)
 
 var (
 	// CutBefore cuts the connection instead of sending the request: the server never receives it.
-	CutBefore = Action{do: cutBefore}
+	CutBefore = Action{cutBefore}
 	// CutOnSend sends the request and cuts the connection at once. The server receives the request,
 	// and may execute it after the client has reconnected.
-	CutOnSend = Action{do: cutOnSend}
+	CutOnSend = Action{cutOnSend}
 	// CutAfterCommit sends the request, waits for the reply, drops it and cuts the connection: the
 	// request is executed, and the client receives no reply.
-	CutAfterCommit = Action{do: cutAfterCommit}
+	CutAfterCommit = Action{cutAfterCommit}
 	// HoldRequest holds the request, and all that follows it on its connection, until
 	// Fault.Release.
-	HoldRequest = Action{do: holdRequest}
+	HoldRequest = Action{holdRequest}
 	// HoldReply holds the reply, and all that follows it on its connection, until Fault.Release.
-	HoldReply = Action{do: holdReply}
+	HoldReply = Action{holdReply}
 	// LoseRequest loses the request, and all that follows it on its connection, which remains open:
 	// the client must detect that no reply comes.
-	LoseRequest = Action{do: loseRequest}
+	LoseRequest = Action{loseRequest}
 	// LoseReply sends the request, and loses the reply and all that follows it on its connection,
 	// which remains open.
-	LoseReply = Action{do: loseReply}
+	LoseReply = Action{loseReply}
 )
 
 // DelayRequest holds the request, and all that follows it on its connection, for d.
-func DelayRequest(d time.Duration) Action { return Action{do: delayRequest, wait: d} }
+func DelayRequest(d time.Duration) Action { return Action{proxy.DelayRequest(d)} }
 
 // DelayReply holds the reply, and all that follows it on its connection, for d.
-func DelayReply(d time.Duration) Action { return Action{do: delayReply, wait: d} }
+func DelayReply(d time.Duration) Action { return Action{proxy.DelayReply(d)} }
 
 // Answer answers the request with a ZooKeeper error code, and does not pass it to the server: an
 // overloaded server answers -127, and -102 is zk.ErrNoAuth. It does not affect a Handshake. It
@@ -169,7 +142,7 @@ func Answer(code int32) Action {
 	if code == 0 {
 		panic("zktest: Answer: 0 is no error")
 	}
-	return Action{do: answer, code: code}
+	return Action{proxy.Answer(code)}
 }
 
 // A Fault strikes once.
@@ -199,7 +172,7 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	}
 	atLeastFirst("Nth", n)
 	h.s.check("Nth")
-	return &Fault{h.proxy.Nth(ops[op], n, action.inside())}
+	return &Fault{h.proxy.Nth(ops[op], n, action.a)}
 }
 
 // Where arms a fault for the host's n-th request for which match returns true. match must not call
@@ -210,7 +183,7 @@ func (h *Host) Where(match func(Request) bool, n int, action Action) *Fault {
 	}
 	atLeastFirst("Where", n)
 	h.s.check("Where")
-	return &Fault{h.proxy.Where(func(r proxy.Request) bool { return match(requestOf(r)) }, n, action.inside())}
+	return &Fault{h.proxy.Where(func(r proxy.Request) bool { return match(requestOf(r)) }, n, action.a)}
 }
 
 func atLeastFirst(method string, n int) {

@@ -146,9 +146,7 @@ func TestAnIsolatedFollowerAnswersReadsWhileItsSessionsExpire(t *testing.T) {
 		f.Isolate()
 		for range 9 {
 			time.Sleep(time.Second)
-			if p := r.call(jute.OpPing, nil); p.code != jute.CodeOK {
-				t.Fatalf("ping: %+v", p)
-			}
+			r.must(jute.OpPing, nil)
 			if !r.exists("/a") {
 				t.Error("the isolated follower lost the node")
 			}
@@ -187,9 +185,7 @@ func TestAHandshakeWithAnIsolatedFollowerHangs(t *testing.T) {
 		if !next.welcomed() {
 			t.Error("the follower did not ask the leader")
 		}
-		if p := next.call(jute.OpCreate, createBody("/a", 0)); p.code != jute.CodeOK {
-			t.Errorf("create: %+v", p)
-		}
+		next.must(jute.OpCreate, createBody("/a", 0))
 	})
 }
 
@@ -212,12 +208,8 @@ func TestALeaderWithoutMajorityCommitsNothing(t *testing.T) {
 		}
 		other.nc.Close()
 		f.Heal()
-		if p := r.next(); p.xid != 1 || p.code != jute.CodeOK {
-			t.Errorf("the write: %+v", p)
-		}
-		if p := r.next(); p.xid != 2 || p.code != jute.CodeOK {
-			t.Errorf("the read: %+v", p)
-		}
+		r.answered(1)
+		r.answered(2)
 	})
 }
 
@@ -230,9 +222,7 @@ func TestASyncWithoutMajority(t *testing.T) {
 		for _, m := range m[1:4] {
 			m.Isolate()
 		}
-		if p := at.call(jute.OpSync, jute.AppendText(nil, "/")); p.code != jute.CodeOK {
-			t.Errorf("sync: %+v", p)
-		}
+		at.must(jute.OpSync, jute.AppendText(nil, "/"))
 		writer.request(1, jute.OpCreate, createBody("/a", 0))
 		synctest.Wait()
 		at.request(2, jute.OpSync, jute.AppendText(nil, "/"))
@@ -241,12 +231,8 @@ func TestASyncWithoutMajority(t *testing.T) {
 			t.Error("the sync did not wait")
 		}
 		m[1].Heal()
-		if p := at.next(); p.xid != 2 || p.code != jute.CodeOK {
-			t.Errorf("sync: %+v", p)
-		}
-		if p := at.next(); p.xid != 3 || p.code != jute.CodeOK {
-			t.Errorf("exists: %+v", p)
-		}
+		at.answered(2)
+		at.answered(3)
 		if p := at.call(jute.OpPing, nil); p.xid != jute.XidPing {
 			t.Errorf("ping: %+v", p)
 		}
@@ -323,9 +309,7 @@ func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 		if !ok {
 			t.Fatal("the session did not survive")
 		}
-		if p := moved.call(jute.OpDelete, deleteBody("/a", -1)); p.code != jute.CodeOK {
-			t.Fatalf("delete: %+v", p)
-		}
+		moved.must(jute.OpDelete, deleteBody("/a", -1))
 		l.Resume()
 		if p := r.next(); p.code != jute.CodeOK {
 			t.Errorf("the deposed leader does not answer a read with its old data: %+v", p)
@@ -339,9 +323,7 @@ func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 			t.Error("the deposed leader answers a write, or serves for longer than a tick")
 		}
 		time.Sleep(time.Second)
-		if p := moved.call(jute.OpPing, nil); p.code != jute.CodeOK {
-			t.Errorf("ping: %+v", p)
-		}
+		moved.must(jute.OpPing, nil)
 		fresh, ok := moved.again(l, moved.zxid)
 		if !ok || fresh.exists("/a") || fresh.exists("/b") {
 			t.Error("the old leader has not caught up")
@@ -381,12 +363,8 @@ func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
 			t.Error("a write without the leader was answered")
 		}
 		l.Resume()
-		if p := at.next(); p.code != jute.CodeOK {
-			t.Errorf("create: %+v", p)
-		}
-		if p := r.next(); p.code != jute.CodeOK {
-			t.Errorf("create: %+v", p)
-		}
+		at.answered(1)
+		r.answered(1)
 		if e.Leader() != l {
 			t.Error("another member leads")
 		}
@@ -403,9 +381,7 @@ func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 		for range 4 {
 			time.Sleep(tick) // virtual, as all here
 			for _, r := range []*raw{short, long} {
-				if p := r.call(jute.OpPing, nil); p.code != jute.CodeOK {
-					t.Fatalf("ping: %+v", p)
-				}
+				r.must(jute.OpPing, nil)
 			}
 		}
 		l.Resume()
@@ -427,9 +403,7 @@ func TestTheEndOfAnIsolatedLeaderIsNotDetected(t *testing.T) {
 		l.Kill()
 		l.Restart()
 		for end := e.now() + 5*tick; e.now() < end; time.Sleep(tick / 4) { // virtual
-			if p := r.call(jute.OpPing, nil); p.code != jute.CodeOK {
-				t.Fatalf("ping after %v: %+v", e.now(), p)
-			}
+			r.must(jute.OpPing, nil)
 		}
 		time.Sleep(electionDelay + time.Millisecond)
 		if next := e.Leader(); next == nil || next == l {
@@ -492,12 +466,8 @@ func TestASessionMoves(t *testing.T) {
 			if nodes := e.Nodes(); len(nodes) != 1 {
 				t.Errorf("%s: nodes %v", name, nodes)
 			}
-			if p := next.call(jute.OpDelete, deleteBody("/kept", -1)); p.code != jute.CodeOK {
-				t.Errorf("%s: delete: %+v", name, p)
-			}
-			if p := next.call(jute.OpCloseSession, nil); p.code != jute.CodeOK {
-				t.Errorf("%s: close: %+v", name, p)
-			}
+			next.must(jute.OpDelete, deleteBody("/kept", -1))
+			next.must(jute.OpCloseSession, nil)
 		}
 	})
 }

@@ -150,6 +150,16 @@ func (r *raw) call(op int32, body []byte) packet {
 	return r.next()
 }
 
+// answered asserts that the next packet is the reply to a request that has succeeded.
+func (r *raw) answered(xid int32) packet {
+	r.t.Helper()
+	p := r.next()
+	if p.xid != xid || p.code != jute.CodeOK {
+		r.t.Errorf("in place of the reply %d: %+v", xid, p)
+	}
+	return p
+}
+
 // must sends a request, which must succeed.
 func (r *raw) must(op int32, body []byte) packet {
 	r.t.Helper()

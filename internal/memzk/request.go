@@ -630,14 +630,10 @@ func (m *Member) setWatches(c *conn, op int32, d *jute.Decoder) int32 {
 		}
 	}
 	for _, path := range persist {
-		m.watches.watchChild(path, c, persistent)
-		m.watches.watchData(path, c, persistent)
+		m.watches.watchAll(path, c, persistent)
 	}
 	for _, path := range recur {
-		m.watches.watchData(path, c, recursive)
-		if m.watches.child.single {
-			m.watches.watchChild(path, c, recursive)
-		}
+		m.watches.watchAll(path, c, recursive)
 	}
 	return jute.CodeOK
 }
@@ -649,13 +645,9 @@ func (m *Member) addWatch(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 	}
 	switch kind {
 	case 0:
-		m.watches.watchData(path, c, persistent)
-		m.watches.watchChild(path, c, persistent)
+		m.watches.watchAll(path, c, persistent)
 	case 1:
-		m.watches.watchData(path, c, recursive)
-		if m.watches.child.single {
-			m.watches.watchChild(path, c, recursive)
-		}
+		m.watches.watchAll(path, c, recursive)
 	default:
 		return b, jute.CodeMarshalling
 	}

@@ -194,18 +194,32 @@ func (d *draft) deleteContainer(path string) (txn, int32) {
 	return txn{kind: jute.OpDeleteContainer, path: path}, jute.CodeOK
 }
 
-func (d *draft) setData(who requester, path string, data []byte, version int32) (txn, int32) {
+// node returns a node with which a request may do what the permission is for. For permAdmin the
+// version is that of the ACL.
+func (d *draft) node(who requester, path string, perm, version int32) (record, int32) {
 	if !validPath(path) {
-		return txn{}, jute.CodeBadArguments
+		return record{}, jute.CodeBadArguments
 	}
 	n, ok := d.get(path)
+	has := n.version
+	if perm == permAdmin {
+		has = n.aversion
+	}
 	switch {
 	case !ok:
-		return txn{}, jute.CodeNoNode
-	case !allows(n.acl, permWrite, who.auth):
-		return txn{}, jute.CodeNoAuth
-	case version != -1 && version != n.version:
-		return txn{}, jute.CodeBadVersion
+		return n, jute.CodeNoNode
+	case !allows(n.acl, perm, who.auth):
+		return n, jute.CodeNoAuth
+	case version != -1 && version != has:
+		return n, jute.CodeBadVersion
+	}
+	return n, jute.CodeOK
+}
+
+func (d *draft) setData(who requester, path string, data []byte, version int32) (txn, int32) {
+	n, code := d.node(who, path, permWrite, version)
+	if code != jute.CodeOK {
+		return txn{}, code
 	}
 	n.version++
 	d.put(path, n)
@@ -213,39 +227,17 @@ func (d *draft) setData(who requester, path string, data []byte, version int32) 
 }
 
 func (d *draft) setACL(who requester, path string, list []acl, version int32) (txn, int32) {
-	if !validPath(path) {
-		return txn{}, jute.CodeBadArguments
+	list, invalid := resolveACL(list, who.auth, d.ipv6)
+	if invalid != jute.CodeOK && validPath(path) {
+		return txn{}, invalid
 	}
-	list, code := resolveACL(list, who.auth, d.ipv6)
-	if code != jute.CodeOK {
-		return txn{}, code
-	}
-	n, ok := d.get(path)
-	switch {
-	case !ok:
-		return txn{}, jute.CodeNoNode
-	case !allows(n.acl, permAdmin, who.auth):
-		return txn{}, jute.CodeNoAuth
-	case version != -1 && version != n.aversion:
-		return txn{}, jute.CodeBadVersion
-	}
-	return txn{kind: jute.OpSetACL, path: path, acl: list, version: n.aversion + 1}, jute.CodeOK
+	n, code := d.node(who, path, permAdmin, version)
+	return txn{kind: jute.OpSetACL, path: path, acl: list, version: n.aversion + 1}, code
 }
 
 func (d *draft) check(who requester, path string, version int32) (txn, int32) {
-	if !validPath(path) {
-		return txn{}, jute.CodeBadArguments
-	}
-	n, ok := d.get(path)
-	switch {
-	case !ok:
-		return txn{}, jute.CodeNoNode
-	case !allows(n.acl, permRead, who.auth):
-		return txn{}, jute.CodeNoAuth
-	case version != -1 && version != n.version:
-		return txn{}, jute.CodeBadVersion
-	}
-	return txn{kind: jute.OpCheck, path: path}, jute.CodeOK
+	_, code := d.node(who, path, permRead, version)
+	return txn{kind: jute.OpCheck, path: path}, code
 }
 
 // validPath is ZooKeeper's check of paths in writes. Reads use paths without a check.

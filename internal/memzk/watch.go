@@ -128,6 +128,14 @@ func newWatches(b *behavior) *watches {
 func (w *watches) watchData(path string, c *conn, m mode)  { w.data.add(path, c, c.dataPaths, m) }
 func (w *watches) watchChild(path string, c *conn, m mode) { w.child.add(path, c, c.childPaths, m) }
 
+// watchAll adds a persistent or a recursive watch.
+func (w *watches) watchAll(path string, c *conn, m mode) {
+	w.watchData(path, c, m)
+	if m == persistent || w.child.single {
+		w.watchChild(path, c, m)
+	}
+}
+
 // forget removes all watches of a connection.
 func (w *watches) forget(c *conn) {
 	for path := range c.dataPaths {
