@@ -91,20 +91,6 @@ func (quiet) Printf(string, ...any) {}
 // rtt is the time that a request and its reply travel.
 const rtt = 100 * time.Microsecond
 
-func TestRequestsTakeTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second).Client()
-		if took, err := answers(conn); err != nil || took != rtt {
-			t.Errorf("%v after %v", err, took)
-		}
-		// A goroutine that sends requests without a pause does not stop the clock.
-		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
-			_, err := answers(conn)
-			must(t, err)
-		}
-	})
-}
-
 func TestOneWayPartitions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)

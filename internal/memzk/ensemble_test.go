@@ -472,26 +472,6 @@ func TestASessionMoves(t *testing.T) {
 	})
 }
 
-func TestANewConnectionOfASessionEndsTheOldOne(t *testing.T) {
-	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
-		for _, m := range []*Member{f, l} {
-			old := rawSession(t, m, 10*time.Second)
-			next, ok := old.again(m, old.zxid)
-			if !ok || !old.ended(0) || next.exists("/none") {
-				t.Errorf("member %d", m.ID())
-			}
-			// Even a handshake with a wrong password closes the older connection.
-			wrong := rawTo(t, m)
-			if wrong.shake(0, next.session, make([]byte, 16), 10*time.Second) {
-				t.Errorf("member %d takes any password", m.ID())
-			}
-			if !next.ended(0) {
-				t.Errorf("member %d keeps the old connection", m.ID())
-			}
-		}
-	})
-}
-
 func TestALeaderChangeGivesSessionsTheirFullTime(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		start := time.Now()

@@ -65,58 +65,6 @@ func TestTheCreationOfASessionIsReported(t *testing.T) {
 	}
 }
 
-func TestTheEndOfASession(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
-		m := e.Members()[0]
-		r, other := rawSession(t, m, 10*time.Second), rawSession(t, m, 10*time.Second)
-		if p := r.call(jute.OpCloseSession, nil); p.code != jute.CodeOK || len(p.body) != 0 || !r.ended(0) {
-			t.Errorf("%+v", p)
-		}
-		if e.Expire(r.session) {
-			t.Error("a session that has ended expires")
-		}
-		if !e.Expire(other.session) || !other.ended(0) || len(e.Sessions()) != 0 {
-			t.Error("a session that expires by hand")
-		}
-	})
-}
-
-func TestHandshakes(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
-		m := e.Members()[0]
-		for asked, want := range map[time.Duration]int32{
-			time.Millisecond: 4000, 4 * time.Second: 4000, 5001 * time.Millisecond: 5001, time.Hour: 40000,
-		} {
-			if r := rawSession(t, m, asked); r.timeout != want {
-				t.Errorf("%v: got %d ms, want %d", asked, r.timeout, want)
-			}
-		}
-		r := rawSession(t, m, 10*time.Second)
-		if _, ok := r.again(m, m.Zxid()+1); ok {
-			t.Error("a client that has seen the future is let in")
-		}
-		for name, secret := range map[string][]byte{"wrong": make([]byte, 16), "short": r.secret[:15], "none": nil} {
-			other := rawTo(t, m)
-			if other.shake(0, r.session, secret, 10*time.Second) || !other.ended(0) {
-				t.Errorf("a password that is %s", name)
-			}
-		}
-		next, ok := r.again(m, m.Zxid())
-		if !ok || next.session != r.session || string(next.secret) != string(r.secret) {
-			t.Error("the session cannot be resumed")
-		}
-		unknown := rawTo(t, m)
-		if unknown.shake(0, r.session+1000, r.secret, 10*time.Second) || !unknown.ended(0) {
-			t.Error("a session that never was")
-		}
-		// Each connection is granted a new timeout.
-		next = rawTo(t, m)
-		if !next.shake(0, r.session, r.secret, 30*time.Second) || next.timeout != 30000 {
-			t.Errorf("timeout %d", next.timeout)
-		}
-	})
-}
-
 // A member that is restarted with other limits grants other timeouts, also to an existing session.
 // The other members do not.
 func TestMembersGrantTimeoutsByTheirOwnLimits(t *testing.T) {

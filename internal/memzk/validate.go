@@ -195,7 +195,7 @@ func (d *draft) deleteContainer(path string) (txn, int32) {
 }
 
 // node returns a node with which a request may do what the permission is for. For permAdmin the
-// version is that of the ACL.
+// version is the version of the ACL.
 func (d *draft) node(who requester, path string, perm, version int32) (record, int32) {
 	if !validPath(path) {
 		return record{}, jute.CodeBadArguments
