@@ -39,6 +39,10 @@ type Conn struct {
 	logged sync.Map     // the messages that Printf does not log again now
 	zxid   atomic.Int64 // in the last reply of this session; 0: none. See takeZxid
 
+	// Dropped reports whether the server, being overloaded, has dropped the last request. Pings do
+	// not count.
+	Dropped atomic.Bool
+
 	closing        atomic.Bool
 	closed         chan struct{} // closed when Close has returned
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session

@@ -286,6 +286,9 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if ok && r.op != opPing {
+		c.Dropped.Store(code == codeThrottled)
+	}
 	if r.op == opClose && code == 0 {
 		c.closeConfirmed.Store(true)
 	}

@@ -45,6 +45,8 @@ func (c *Client) Unreached(ctx context.Context, err error, since time.Time) erro
 		} else if last != nil { // as text: the error must not match the end of another ctx
 			why = fmt.Errorf("%w; last attempt: %v", why, last)
 		}
+	case c.conn.Dropped.Load():
+		why = DescribeCode(errors.New("unknown error: -127"))
 	case !since.IsZero() && time.Since(since) >= patience:
 		why = fmt.Errorf("%s has been silent%s", c.conn.Server(), long)
 	default:
