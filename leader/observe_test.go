@@ -594,6 +594,7 @@ func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
 		allow(s, s.Dir, zk.PermAll&^zk.PermRead)
 		refused("READ on " + s.Dir)
 		s.Must(s.Witness.Delete(node, -1))
+		allow(s, s.Dir, zk.PermAll)
 	})
 }
 

@@ -43,7 +43,6 @@ func TestItExcludesTheClientsOwnLock(t *testing.T) {
 		c.busy(s.Ctx)
 		s.Must(theirs.Unlock())
 		unlock(s, c.lock(s.Ctx))
-		s.Empty()
 	})
 }
 
@@ -69,7 +68,6 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 			s.Must(s.Witness.Delete(theirs, -1))
 			unlock(s, a.Granted())
 		}
-		s.Empty()
 	})
 }
 
@@ -89,6 +87,5 @@ func TestKazooNames(t *testing.T) {
 		_, err = reentrant.New(locks.On(s.Witness), s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
 		unlock(s, h)
-		s.Empty()
 	})
 }

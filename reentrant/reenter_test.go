@@ -109,7 +109,6 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 				}
 				unlock(s, c.lock(s.Ctx)) // the counts are not negative
 				c.holds(0)
-				s.Empty()
 			})
 		})
 	}
@@ -132,7 +131,6 @@ func TestReentrySendsNoRequest(t *testing.T) {
 			s.Errorf("%d requests", n)
 		}
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -195,7 +193,6 @@ func TestTheLockGoesWithItsLastHold(t *testing.T) {
 		s.Must(inner.Verify(s.Ctx))
 		unlock(s, inner)
 		unlock(s, other.lock(s.Ctx))
-		s.Empty()
 	})
 }
 
@@ -210,7 +207,6 @@ func TestAnotherGoroutineMayUnlock(t *testing.T) {
 		c.holds(0)
 		s.EmptyNow()
 		unlock(s, c.lock(s.Ctx))
-		s.Empty()
 	})
 }
 
@@ -229,7 +225,6 @@ func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 		c.holds(2)
 		unlock(s, inner)
 		unlock(s, again)
-		s.Empty()
 	})
 }
 
@@ -242,7 +237,6 @@ func TestAnotherValueIsAnotherOwner(t *testing.T) {
 		other.busy(h.Context(s.Ctx))
 		other.holds(0)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -284,7 +278,6 @@ func TestReentryIntoALostLockIsRefused(t *testing.T) {
 					s.Errorf("token %d after %d", h.Token(), outer.Token())
 				}
 				unlock(s, h)
-				s.Empty()
 			})
 		})
 	}
@@ -302,7 +295,6 @@ func TestAContextThatIsDoneDoesNotReenter(t *testing.T) {
 		s.Is(err, context.Canceled)
 		c.holds(1)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -326,7 +318,6 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 		}
 		unlock(s, h)
 		unlock(s, other)
-		s.Empty()
 	})
 }
 
@@ -370,7 +361,6 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 			unlock(s, c.lock(s.Ctx))
 			c.holds(0)
 		}
-		s.Empty()
 	})
 }
 
@@ -394,7 +384,6 @@ func TestAnotherGoroutineOfTheValueWaits(t *testing.T) {
 		a.Waits()
 		s.Must(h.Release(s.Ctx))
 		s.Must(a.Granted().Release(s.Ctx))
-		s.Empty()
 	})
 }
 
@@ -416,7 +405,6 @@ func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 		s.Is(outer.Release(s.Ctx), zklocks.ErrLost)
 		contract.Next[observe.Lost](events, 1)
 		events.Balanced()
-		s.Empty()
 	})
 }
 

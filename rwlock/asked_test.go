@@ -64,7 +64,6 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 		}
 		unlock(s, h)
 		unlock(s, elsewhere)
-		s.Empty()
 	})
 }
 
@@ -87,7 +86,6 @@ func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 			s.Error("the next node is asked")
 		}
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -113,7 +111,6 @@ func TestADowngradeIsNotARequest(t *testing.T) {
 		s.Must(other.release(after))
 		hears(s, asked)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -143,7 +140,6 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				hears(s, asked)
 				s.Must(h.Verify(s.Ctx))
 				unlock(s, h)
-				s.Empty()
 			})
 		})
 	}
@@ -154,7 +150,7 @@ func TestARequestBesideADowngrade(t *testing.T) {
 func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {
 	for name, end := range map[string]func(*contract.Stage, *client){
 		"closed":         func(_ *contract.Stage, c *client) { c.conn.Close() },
-		"closed offline": func(_ *contract.Stage, c *client) { c.proxy.Refuse(); c.conn.Close() },
+		"closed offline": func(s *contract.Stage, c *client) { c.proxy.Refuse(); c.conn.Close(); s.Pass(time.Minute) },
 		"expired":        func(s *contract.Stage, c *client) { s.Expire(c.conn) },
 		"expired offline": func(s *contract.Stage, c *client) {
 			c.proxy.Refuse()
@@ -248,6 +244,5 @@ func TestManyWritesIntoTheNodeOfALongHold(t *testing.T) {
 			s.Errorf("%d reads in a minute", n)
 		}
 		unlock(s, h)
-		s.Empty()
 	})
 }

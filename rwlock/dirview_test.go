@@ -77,7 +77,6 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 			unlock(s, got)
 			unlock(s, writer.Granted())
 		}
-		s.Empty()
 	})
 }
 
@@ -111,7 +110,6 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 			}
 		}
-		s.Empty()
 	})
 }
 
@@ -151,7 +149,6 @@ func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 			unlock(s, c.read())
 		}
 		seesNoWriter(s, c)
-		s.Empty()
 	})
 }
 
@@ -190,7 +187,6 @@ func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 		}
 		unlock(s, writer.Granted())
 		unlock(s, reader.Granted())
-		s.Empty()
 	})
 }
 
@@ -244,6 +240,5 @@ func TestAWriterThatComesDuringTheCheck(t *testing.T) {
 		second.Waits()
 		unlock(s, h)
 		unlock(s, second.Granted())
-		s.Empty()
 	})
 }

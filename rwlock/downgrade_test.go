@@ -67,7 +67,6 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		last.Waits()
 		unlock(s, wrote)
 		unlock(s, last.Granted())
-		s.Empty()
 	})
 }
 
@@ -91,7 +90,6 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 			unlock(s, got)
 			unlock(s, after.Granted())
 		}
-		s.Empty()
 	})
 }
 
@@ -114,7 +112,6 @@ func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		unlock(s, h)
 		unlock(s, writer.Granted())
-		s.Empty()
 	})
 }
 
@@ -159,7 +156,6 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrLost)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		s.Empty()
 	})
 }
 
@@ -198,7 +194,6 @@ func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 		}
 		s.Is(c.Downgrade(s.Ctx, new(zklocks.Hold)), zklocks.ErrLost)
 		unlock(s, c.write())
-		s.Empty()
 	})
 }
 
@@ -224,7 +219,6 @@ func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 		_, err := h.Multi(s.Ctx, &zk.DeleteRequest{Path: made.Path, Version: -1})
 		s.Must(err)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -250,7 +244,6 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 				unlock(s, got)
 				unlock(s, h)
 				unlock(s, writer.Granted())
-				s.Empty()
 			})
 		})
 	}
@@ -288,7 +281,6 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 					s.Error("held after the release")
 				}
 				unlock(s, writer.Granted())
-				s.Empty()
 			})
 		})
 	}
@@ -334,7 +326,6 @@ func TestDowngradeContinuesAfterItsContextIsCanceled(t *testing.T) {
 		unlock(s, reader.Granted())
 		s.Must(h.Verify(s.Ctx))
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -355,7 +346,6 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 				s.Lost(h.Lost())
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				unlock(s, writer.Granted())
-				s.Empty()
 			})
 		})
 	}
@@ -372,7 +362,6 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 		test.Within(s, soon, "the context ends", func() { <-ctx.Done() })
 		s.Is(context.Cause(ctx), zklocks.ErrLost)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		s.Empty()
 	})
 }
 
@@ -389,7 +378,6 @@ func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 			s.Errorf("in the queue: %d", len(q))
 		}
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -405,7 +393,6 @@ func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 		}
 		s.Must(h.Verify(s.Ctx)) // the hold is still for writing
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -428,7 +415,6 @@ func TestADowngradeDoesNotTouchANodeThatWasHandedOn(t *testing.T) {
 			s.Error("the place was taken out of the row")
 		}
 		unlock(s, last)
-		s.Empty()
 	})
 }
 

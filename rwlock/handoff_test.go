@@ -53,7 +53,6 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 			s.Errorf("%d requests for 10 hand-overs", n)
 		}
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -94,7 +93,6 @@ func TestHandoffEndsAfterItsLimit(t *testing.T) {
 			s.Error("the second row is shorter than the first")
 		}
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -115,7 +113,6 @@ func TestHandoffPassesOverWaitersThatHaveLeft(t *testing.T) {
 		h, err = c.TryLock(s.Ctx) // the lock is free again
 		s.Must(err)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -132,7 +129,6 @@ func TestWaitersThatAllGoAwayLeaveTheQueue(t *testing.T) {
 		a := c.waitWrite(2)
 		unlock(s, h)
 		unlock(s, a.Granted())
-		s.Empty()
 	})
 }
 
@@ -164,7 +160,6 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 					next = a.Granted()
 				}
 				unlock(s, next)
-				s.Empty()
 			})
 		})
 	}
@@ -243,7 +238,6 @@ func TestADowngradedLockIsNotHandedOn(t *testing.T) {
 		for _, a := range line {
 			unlock(s, a.Granted())
 		}
-		s.Empty()
 	})
 }
 
@@ -261,7 +255,6 @@ func TestALockThatIsNotDowngradedIsHandedOn(t *testing.T) {
 			}
 			unlock(s, h)
 		}
-		s.Empty()
 	})
 }
 
@@ -278,7 +271,6 @@ func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 		if err == nil {
 			s.Error("a negative number of hand-overs")
 		}
-		s.Empty()
 	})
 }
 

@@ -43,7 +43,6 @@ func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 			}
 		}
 		s.Must(grant.Release(s.Ctx))
-		s.Empty()
 	})
 }
 
@@ -66,7 +65,6 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 		for range 2 {
 			_ = p.leave(s.Ctx)
 		}
-		s.Empty()
 	})
 }
 
@@ -107,7 +105,6 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 		s.Must(two.shared.grant.Err())
 		s.InLine(1)
 		m.reads.quit(two)
-		s.Empty()
 	})
 }
 
@@ -121,7 +118,6 @@ func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 		if e.shared != nil || m.reads.join(s.Context()) != nil {
 			s.Error("there is a grant without readers")
 		}
-		s.Empty()
 	})
 }
 
@@ -149,7 +145,6 @@ func TestALockLostDuringItsReleaseIsNotHandedOn(t *testing.T) {
 			s.Errorf("the node is known to exist: %v; the lost lock was handed on: %v", known, passed)
 		}
 		s.Is(next.Failed(), zk.ErrClosing)
-		s.Empty()
 	})
 }
 

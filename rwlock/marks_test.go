@@ -78,7 +78,6 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 			}
 			unlock(s, h)
 		}
-		s.Empty()
 	})
 }
 
@@ -111,7 +110,6 @@ func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 		if lists, back := r.proxy.Seen(proxy.ListOp), r.proxy.Seen(proxy.OtherOp); lists != 1 || back != 0 {
 			s.Errorf("%d listings, %d watches are removed", lists, back)
 		}
-		s.Empty()
 	})
 }
 
@@ -147,7 +145,6 @@ func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 				if name == "its node is deleted" || name == "its session is ended" { // it has queued again
 					unlock(s, line[2].Granted())
 				}
-				s.Empty()
 			})
 		})
 	}
@@ -172,7 +169,6 @@ func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 			s.InLine(map[int]int{0: 4, 1: 3, 3: 2, 2: 1}[i])
 			unlock(s, h)
 		}
-		s.Empty()
 	})
 }
 
@@ -195,7 +191,6 @@ func TestAWriterBehindReaders(t *testing.T) {
 		if lists, woken, removed := w.proxy.Seen(proxy.ListOp), w.proxy.Notifications()-before, w.proxy.Seen(proxy.OtherOp); lists != 2 || woken != 1 || removed != 0 {
 			s.Errorf("%d listings, woken %d times, %d watches are removed; want 2, 1 and none", lists, woken, removed)
 		}
-		s.Empty()
 	})
 }
 
@@ -231,7 +226,6 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 		writer.Waits()
 		unlock(s, r)
 		unlock(s, writer.Granted())
-		s.Empty()
 	})
 }
 

@@ -59,7 +59,6 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		unlock(s, beside)
 		unlock(s, h)
 		unlock(s, a.write())
-		s.Empty()
 	})
 }
 
@@ -74,7 +73,6 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 		s.InLine(1)
 		s.Must(c.Downgrade(s.Ctx, h))
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -116,7 +114,6 @@ func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 		writer.Waits()
 		s.Must(s.Witness.Delete(theirs, -1))
 		unlock(s, writer.Granted())
-		s.Empty()
 	})
 }
 
@@ -167,7 +164,6 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 		s.Must(s.Witness.Delete(read, -1))
 		unlock(s, early.Granted())
 		unlock(s, late.Granted())
-		s.Empty()
 	})
 }
 
@@ -189,6 +185,5 @@ func TestAnotherNodeWithTheSameNumberIsRefused(t *testing.T) {
 		}
 		s.Must(s.Witness.Delete(read, -1))
 		unlock(s, a.write())
-		s.Empty()
 	})
 }

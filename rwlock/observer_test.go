@@ -41,7 +41,6 @@ func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
 		if n := len(contract.Of[any](events)); n != 6 {
 			s.Errorf("%d events: %+v", n, contract.Of[any](events))
 		}
-		s.Empty()
 	})
 }
 
@@ -71,7 +70,6 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 			s.Errorf("%+v", contract.Of[any](events))
 		}
 		events.Balanced()
-		s.Empty()
 	})
 }
 
@@ -100,7 +98,6 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 		hold, err := mu.Lock(s.Ctx)
 		s.Must(err)
 		unlock(s, hold)
-		s.Empty()
 	})
 }
 
@@ -130,7 +127,6 @@ func TestObserversAreNotifiedOfTheLossOfEachReader(t *testing.T) {
 			s.Errorf("%d released, want 1", n)
 		}
 		events.Balanced()
-		s.Empty()
 	})
 }
 
@@ -185,7 +181,6 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 			s.Errorf("%d queued, and no other process was in front", n)
 		}
 		events.Balanced()
-		s.Empty()
 	})
 }
 

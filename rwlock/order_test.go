@@ -79,7 +79,6 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 		h, err := w.TryLock(s.Ctx)
 		s.Must(err)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 
@@ -114,7 +113,6 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 		for _, a := range later {
 			unlock(s, a.Hold)
 		}
-		s.Empty()
 	})
 }
 
@@ -130,7 +128,6 @@ func TestAReaderIsNotBlockedByLaterWriters(t *testing.T) {
 		writer.Waits()
 		unlock(s, got)
 		unlock(s, writer.Granted())
-		s.Empty()
 	})
 }
 
@@ -179,7 +176,6 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 				s.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
 			}
 		}
-		s.Empty()
 	})
 }
 
@@ -195,6 +191,5 @@ func TestAReaderThatAsksForTheWriteLockDoesNotGetIt(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		unlock(s, h)
 		unlock(s, c.write())
-		s.Empty()
 	})
 }

@@ -54,7 +54,6 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 		}
 		s.Must(first.Verify(s.Ctx))
 		unlock(s, first)
-		s.Empty()
 	})
 }
 
@@ -79,7 +78,6 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 		late.Waits()
 		unlock(s, h)
 		unlock(s, late.Granted())
-		s.Empty()
 	})
 }
 
@@ -98,7 +96,6 @@ func TestReadersThatAllGiveUpLeaveTheQueue(t *testing.T) {
 		s.InLine(1)
 		unlock(s, h)
 		unlock(s, c.read())
-		s.Empty()
 	})
 }
 
@@ -126,7 +123,6 @@ func TestReadersComeWhileTheWaitersNodeIsMadeAgain(t *testing.T) {
 		}
 		unlock(s, h)
 		unlock(s, second.Granted())
-		s.Empty()
 	})
 }
 
@@ -152,7 +148,6 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 				late.Waits()
 				unlock(s, h)
 				unlock(s, late.Granted())
-				s.Empty()
 			})
 		})
 	}
@@ -198,7 +193,6 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 				if name != "closed" {
 					unlock(s, c.read())
 				}
-				s.Empty()
 			})
 		})
 	}
@@ -227,7 +221,6 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 			s.Error("lost")
 		}
 		unlock(s, stays)
-		s.Empty()
 	})
 }
 
@@ -251,7 +244,6 @@ func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 		for _, h := range []*zklocks.Hold{first, second, third} {
 			unlock(s, h)
 		}
-		s.Empty()
 	})
 }
 
@@ -267,7 +259,6 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 		}
 		unlock(s, r)
 		unlock(s, h)
-		s.Empty()
 	})
 }
 

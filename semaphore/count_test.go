@@ -211,7 +211,6 @@ func TestASemaphoreMadeAfterAResizeFollowsIt(t *testing.T) {
 		}
 		_, err := newClient(s, 2).TryAcquire(s.Ctx, 1) // without the option
 		s.Is(err, semaphore.ErrMismatch)
-		s.Empty()
 	})
 }
 
@@ -226,7 +225,6 @@ func TestResizeDownRefusesARequestByTheStoredNumber(t *testing.T) {
 		s.Must(holder.Resize(s.Ctx, 2))
 		s.Is(a.Failed(), semaphore.ErrTooMany)
 		release(s, h)
-		s.Empty()
 	})
 }
 
@@ -265,7 +263,6 @@ func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
 		if got := stored(s); got != "3" {
 			s.Errorf("stored %q", got)
 		}
-		s.Empty()
 	})
 }
 
@@ -315,7 +312,6 @@ func TestResizeUpLetsAWaiterIn(t *testing.T) {
 		release(s, got)
 		release(s, h)
 		release(s, holder.acquire(10)) // an old value follows the Resize
-		s.Empty()
 	})
 }
 
@@ -345,7 +341,6 @@ func TestResizeDownLeavesHoldersAndRefusesLargerRequests(t *testing.T) {
 		_, err := holder.TryAcquire(s.Ctx, 1)
 		s.Is(err, zklocks.ErrBusy)
 		release(s, got)
-		s.Empty()
 	})
 }
 
@@ -377,7 +372,6 @@ func TestQueueAfterAResizeToFewer(t *testing.T) {
 		shown("one is released", true, true)
 		release(s, holds[1])
 		release(s, holds[2])
-		s.Empty()
 	})
 }
 
@@ -397,7 +391,6 @@ func TestResizeDownHoldsForWaiters(t *testing.T) {
 		}
 		release(s, two)
 		release(s, a.Granted())
-		s.Empty()
 	})
 }
 
@@ -432,7 +425,6 @@ func TestAResizeWithoutAnEvent(t *testing.T) {
 		b.Waits()
 		release(s, h)
 		release(s, b.Granted())
-		s.Empty()
 	})
 }
 
@@ -460,7 +452,6 @@ func TestAWaiterReadsTheNumberAgain(t *testing.T) {
 			s.CatchUp(waiter.conn)
 		}
 		release(s, a.Granted())
-		s.Empty()
 	})
 }
 
@@ -514,7 +505,6 @@ func TestADeletedNumberWithoutAnEvent(t *testing.T) {
 		s.Must(s.Witness.Delete(s.Path+"/queue", -1))
 		s.Must(s.Witness.Delete(s.Path, -1))
 		release(s, c.acquire(1))
-		s.Empty()
 	})
 }
 
@@ -534,7 +524,6 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 			s.Errorf("stored %q", got)
 		}
 		release(s, c.acquire(5))
-		s.Empty()
 	})
 }
 
@@ -549,7 +538,6 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 		_, err := c.TryAcquire(s.Ctx, 1)
 		s.Is(err, zklocks.ErrBusy) // of the only permit
 		release(s, h)
-		s.Empty()
 	})
 }
 
@@ -567,7 +555,6 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 		create.Release()
 		s.Is(tried.Failed(), zklocks.ErrBusy) // of the only permit
 		release(s, h)
-		s.Empty()
 	})
 }
 
@@ -594,7 +581,6 @@ func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 			s.Errorf("%d reads of what is known again", n)
 		}
 		release(s, stays)
-		s.Empty()
 	})
 }
 
@@ -638,7 +624,6 @@ func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 					s.Errorf("stored %q after the release", got)
 				}
 				s.Must(h.Release(s.Ctx))
-				s.Empty()
 			})
 		})
 	}
@@ -659,7 +644,6 @@ func TestALockOnTheSemaphoresPathChangesNoNumber(t *testing.T) {
 		}
 		s.Must(lock.Release(s.Ctx))
 		s.Must(permits.Release(s.Ctx))
-		s.Empty()
 	})
 }
 

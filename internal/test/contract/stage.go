@@ -37,11 +37,15 @@ type Stage struct {
 }
 
 // InMemory runs a test on a stage in memory, in virtual time, in parallel with others. The
-// directory is below the path.
+// directory is below the path. When the test ends, the queue must have no node left.
 func InMemory(t *testing.T, below string, play func(*Stage)) {
 	t.Helper()
 	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) { play(NewStage(t, v, below)) })
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		s := NewStage(t, v, below)
+		play(s)
+		s.Empty()
+	})
 }
 
 // NewStage returns a stage on the server that a venue's tests share.
