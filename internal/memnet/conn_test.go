@@ -264,51 +264,6 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// Several goroutines use one connection, as net.Conn allows, during changing faults.
-func TestConcurrentUse(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		var wg sync.WaitGroup
-		for _, c := range []*memnet.Conn{p.a, p.b} {
-			for range 4 {
-				wg.Go(func() {
-					for range 200 {
-						_, _ = c.Write([]byte("some bytes"))
-					}
-				})
-				wg.Go(func() {
-					b := make([]byte, 16)
-					for {
-						if _, err := c.Read(b); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-							return
-						}
-					}
-				})
-				wg.Go(func() {
-					for range 50 {
-						_ = c.SetDeadline(time.Now().Add(time.Millisecond))
-						_ = c.SetDeadline(time.Time{})
-						_ = c.LocalAddr()
-					}
-				})
-			}
-		}
-		wg.Go(func() {
-			for range 20 {
-				p.OneWay("a", memnet.Any).Freeze()
-				p.Between("a", "b").Delay(time.Millisecond)
-				p.OneWay("a", memnet.Any).Thaw()
-				p.Between("a", "b").Heal()
-			}
-			time.Sleep(5 * time.Millisecond) // delayed packets arrive
-			p.Between("a", "b").Cut()
-			p.a.Close()
-			p.b.Close()
-		})
-		wg.Wait()
-	})
-}
-
 func TestRefusedWithoutAListener(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p := newPair(t)

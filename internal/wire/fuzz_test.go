@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -149,35 +148,6 @@ func FuzzReply(f *testing.F) {
 			said.Store(nil)
 		case <-time.After(10 * time.Second):
 			t.Fatal("the call does not return")
-		}
-	})
-}
-
-// An address that Addresses returns is a host and a port to dial.
-func FuzzServers(f *testing.F) {
-	for _, s := range []string{
-		"zk1", "zk1:2181", "10.0.0.1:2181", "[::1]:2181", "::1", "[::1]", ":2181", "zk1:", "zk1:0", "zk1:65536", "zk1:+1", "zk1:2181/app",
-		"a:b@zk1:2181", "", "\x00", "zk1,zk2",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		got, err := Addresses([]string{s})
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "zklocks: ") {
-				t.Errorf("error %q", err)
-			}
-			return
-		}
-		host, port, err := net.SplitHostPort(got[0])
-		if err != nil || len(got) != 1 || host == "" {
-			t.Fatalf("%q became %q", s, got)
-		}
-		if n, err := net.LookupPort("tcp", port); err != nil || n < 1 || n > 65535 {
-			t.Errorf("port %q: %v", port, err)
-		}
-		if again, err := Addresses(got); err != nil || again[0] != got[0] {
-			t.Errorf("%q became %q, and that %q, %v", s, got[0], again, err)
 		}
 	})
 }

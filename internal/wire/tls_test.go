@@ -61,7 +61,6 @@ func TestTLSRefused(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		ca := realzk.NewAuthority(t)
 		good := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), venue.Options{})
-		old := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), venue.Options{})
 		trusting := &tls.Config{RootCAs: ca.Pool}
 		elsewhere := wire.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return v.Dial(ctx, network, good.TLSAddr)
@@ -73,8 +72,6 @@ func TestTLSRefused(t *testing.T) {
 		}{
 			"wrong name":           {"elsewhere:2181", []wire.Option{wire.WithTLS(trusting), elsewhere}, "certificate"},
 			"unknown authority":    {good.TLSAddr, []wire.Option{wire.WithTLS(nil)}, "unknown authority"},
-			"another authority":    {good.TLSAddr, []wire.Option{wire.WithTLS(&tls.Config{RootCAs: realzk.NewAuthority(t).Pool})}, "unknown authority"},
-			"expired":              {old.TLSAddr, []wire.Option{wire.WithTLS(trusting)}, "expired"},
 			"no TLS at the server": {good.Addr(), []wire.Option{wire.WithTLS(trusting)}, "TLS"},
 			"no TLS at the client": {good.TLSAddr, nil, "TLS"},
 		} {
@@ -116,23 +113,15 @@ func TestClientCertificate(t *testing.T) {
 		if _, _, err := bob.Get(path); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("bob: %v", err)
 		}
-		for name, opt := range map[string]wire.Option{
-			"without one":          as(),
-			"of another authority": as(realzk.NewAuthority(t).Issue(t, "ann", later)),
-			"of yesterday":         as(ca.Issue(t, "ann", time.Now().Add(-time.Hour))),
-		} {
-			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-			conn, err := wire.Connect(ctx, []string{server.TLSAddr}, 4*time.Second, opt)
-			cancel()
-			if err == nil {
-				conn.Close()
-				t.Errorf("%s: connected", name)
-				continue
-			}
-			t.Logf("%s: %v", name, err)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), server.TLSAddr) && !strings.Contains(err.Error(), port(t, server.TLSAddr)) {
-				t.Errorf("%s: %v", name, err)
-			}
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		conn, err := wire.Connect(ctx, []string{server.TLSAddr}, 4*time.Second, as(realzk.NewAuthority(t).Issue(t, "ann", later)))
+		if err == nil {
+			conn.Close()
+			t.Fatal("connected with a certificate of another authority")
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), port(t, server.TLSAddr)) {
+			t.Error(err)
 		}
 	})
 }
