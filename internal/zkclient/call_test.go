@@ -75,13 +75,10 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		cause := errors.New("the caller has other plans")
 		for what, call := range map[string]func(context.Context) error{
-			"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
-			"children": func(ctx context.Context) error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err },
-			"check":    func(ctx context.Context) error { return l.client.Barrier(ctx, l.sess) },
-			"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
-			"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
-			"claim":    func(ctx context.Context) error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err },
-			"watch":    func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
+			"get":   func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
+			"make":  func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+			"claim": func(ctx context.Context) error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err },
+			"watch": func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
 		} {
 			hold := l.Next(proxy.AnyOp, proxy.HoldReply)
 			ctx, cancel := context.WithCancelCause(context.Background())
@@ -165,7 +162,7 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 		nodes := l.claim(t, 1)
 		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
 		ctx := within(t, 20*time.Second)
-		waiting := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err })
+		waiting := l.claiming(ctx, 1)
 		fired(t, hold)
 		l.conn.Close()
 		hold.Release()

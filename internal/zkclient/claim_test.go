@@ -131,10 +131,7 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		barrier := l.Next(proxy.CheckOp, proxy.HoldReply)
-		claimed := async(func() error {
-			_, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(1))
-			return err
-		})
+		claimed := l.claiming(within(t, 20*time.Second), 1)
 		fired(t, cut, barrier)
 		if n := l.Seen(proxy.ListOp); n != 0 {
 			t.Errorf("%d listings before the barrier was answered", n)
@@ -183,7 +180,7 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 				withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 					f := c.prepare(l)
 					ctx, cancel := context.WithCancel(context.Background())
-					claimed := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(nodes)); return err })
+					claimed := l.claiming(ctx, nodes)
 					fired(t, f)
 					if name == "its reply is late" {
 						if n := len(l.children(t)); n != nodes {

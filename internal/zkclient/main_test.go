@@ -76,6 +76,14 @@ func (l *line) claim(t *testing.T, nodes int) []znode.Node {
 	return made.Nodes
 }
 
+// claiming creates nodes on another goroutine.
+func (l *line) claiming(ctx context.Context, nodes int) <-chan error {
+	return async(func() error {
+		_, err := claimOne(ctx, l.client, l.sess, l.want(nodes))
+		return err
+	})
+}
+
 // children returns the children of a directory after a barrier.
 func (l *line) children(t *testing.T) []string {
 	t.Helper()

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -51,33 +49,9 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 			_, _, err := l.client.Children(ctx, l.sess, l.dir)
 			return err
 		}},
-		"read": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
-			_, _, err := l.client.Get(ctx, l.path(n))
-			return err
-		}},
-		"watch": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
-			_, err := l.client.Watch(ctx, l.sess, l.path(n))
-			return err
-		}},
 		"watch many": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
 			_, err := l.client.WatchNodes(ctx, l.sess, "", []string{l.path(n), l.dir})
 			return err
-		}},
-		"write": {proxy.SetOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
-			return l.client.Set(ctx, l.dir, nil, -1)
-		}},
-		"check": {proxy.CheckOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
-			_, err := l.client.Check(ctx, l.sess, &zk.CheckVersionRequest{Path: l.path(n), Version: -1})
-			return err
-		}},
-		"refresh": {proxy.CheckOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
-			return l.client.Refresh(ctx, l.sess)
-		}},
-		"make a directory": {proxy.MkdirOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
-			return l.client.MakeDir(ctx, l.dir+"/a/b", open)
-		}},
-		"make a node": {proxy.MkdirOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
-			return l.client.MakeNode(ctx, l.dir+"/c", nil, open)
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -101,10 +75,7 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		barrier := l.Next(proxy.CheckOp, throttled)
 		listing := l.Next(proxy.ListOp, proxy.HoldRequest)
-		claimed := async(func() error {
-			_, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(1))
-			return err
-		})
+		claimed := l.claiming(within(t, 20*time.Second), 1)
 		fired(t, cut, barrier, listing)
 		if n := l.Seen(proxy.CheckOp); n != 1 {
 			t.Errorf("%d barriers before the listing, want 1", n)

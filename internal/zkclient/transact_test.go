@@ -58,22 +58,12 @@ func TestTransact(t *testing.T) {
 			},
 			asked: 1,
 		},
-		"the first operation is refused": {
-			ops:   []func(*line) any{missing, write},
-			wrong: func(r result) bool { return r.err != zk.ErrNoNode || r.failed != 0 },
-			asked: 1,
-		},
 		"the reply is lost": {
 			ops:    []func(*line) any{check, write},
 			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, proxy.CutAfterCommit) },
 			wrong:  func(r result) bool { return !errors.Is(r.err, zk.ErrConnectionClosed) || r.failed != Unanswered },
 			asked:  1,
 			writes: 1,
-		},
-		"the request is lost": {
-			ops:    []func(*line) any{check, write},
-			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, proxy.CutBefore) },
-			wrong:  func(r result) bool { return !errors.Is(r.err, zk.ErrConnectionClosed) || r.failed != Unanswered },
 		},
 		"the server throttles": {
 			ops:    []func(*line) any{check, write},
