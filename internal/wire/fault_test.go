@@ -168,7 +168,6 @@ func TestCloseDuringOutage(t *testing.T) {
 		}},
 		// Here the client's Close waits a second for the answer to its last request, as it should.
 		{"muted while connected", time.Second + pauses, func(t *testing.T, s scene) { s.proxy.Mute() }},
-		{"paused while connected", time.Second + pauses, func(t *testing.T, s scene) { must(t, s.server.Pause()) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {

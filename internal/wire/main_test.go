@@ -2,7 +2,10 @@ package wire_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,4 +65,29 @@ func call(t testing.TB, conn *wire.Conn, within time.Duration) (took time.Durati
 		t.Fatalf("no answer after %v, state %v", within, conn.State())
 		return 0
 	}
+}
+
+// lines is a logger that keeps its messages.
+type lines struct {
+	wait  string // if not "": a message with it calls found
+	found func()
+
+	mu   sync.Mutex
+	said []string
+}
+
+func (l *lines) Printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := fmt.Sprintf(format, args...)
+	l.said = append(l.said, line)
+	if l.wait != "" && strings.Contains(line, l.wait) {
+		l.found()
+	}
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.said)
 }

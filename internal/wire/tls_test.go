@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +74,7 @@ func TestTLSRefused(t *testing.T) {
 			"no TLS at the client": {good.TLSAddr, nil, "TLS"},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			said := &waiting{what: tc.says, said: cancel}
+			said := &lines{wait: tc.says, found: cancel}
 			conn, err := wire.Connect(ctx, []string{tc.server}, 12*time.Second, slices.Concat(v.Dialer(), tc.opts, []wire.Option{wire.WithLogger(said)})...)
 			cancel()
 			if err == nil {
@@ -124,36 +122,4 @@ func TestClientCertificate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// lines is a logger that keeps its messages.
-type lines struct {
-	mu   sync.Mutex
-	said []string
-}
-
-func (l *lines) Printf(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.said = append(l.said, fmt.Sprintf(format, args...))
-}
-
-// waiting is a logger that signals its first message.
-type waiting struct {
-	lines
-	what string
-	said func()
-}
-
-func (w *waiting) Printf(format string, args ...any) {
-	w.lines.Printf(format, args...)
-	if strings.Contains(fmt.Sprintf(format, args...), w.what) {
-		w.said()
-	}
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.said)
 }
