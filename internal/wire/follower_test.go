@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // A follower that is paused may not have reported its clients' last packets to the leader. The
-// deadline must not count packets that only the follower has received.
+// deadline must not count packets that only the follower has received: it must pass before another
+// client can see the session's nodes deleted.
 func TestDeadlineOnFrozenFollower(t *testing.T) {
 	t.Parallel()
 	const (
@@ -29,8 +30,29 @@ func TestDeadlineOnFrozenFollower(t *testing.T) {
 		for round := range 60 {
 			follower := followers[round%len(followers)]
 			conn := connect(t, v, timeout, []string{follower.Addr()})
-			beats(t, conn, timeout/2+time.Duration(round)*23*time.Millisecond)
-			least = min(least, deadBeforeExpiry(t, conn, witness, func() { must(t, follower.Pause()) }))
+			session, path := conn.SessionID(), test.Path(t)
+			conn.KeepAlive(true)
+			time.Sleep(timeout/2 + time.Duration(round)*23*time.Millisecond) // virtual
+			must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
+			_, _, vanished, err := witness.GetW(path)
+			must(t, err)
+
+			must(t, follower.Pause())
+			deadline := conn.Deadline(session)
+			time.Sleep(time.Until(deadline) - 1) // virtual: right before the deadline
+			if !conn.Alive(session) {
+				t.Error("dead before its deadline")
+			}
+			time.Sleep(time.Nanosecond) // virtual: right at it
+			if conn.Alive(session) {
+				t.Error("alive at its deadline")
+			}
+			if len(vanished) > 0 {
+				t.Fatal("the node is gone, at the deadline")
+			}
+			<-vanished
+			least = min(least, time.Since(deadline))
+
 			must(t, follower.Resume())
 			conn.Close()
 			test.Eventually(t, 20*time.Second, "two followers again", func() bool {
@@ -40,45 +62,4 @@ func TestDeadlineOnFrozenFollower(t *testing.T) {
 		}
 		t.Logf("dead %v before the node vanished, at the least", least)
 	})
-}
-
-// beats sends heartbeats for a while, as the locks do.
-func beats(t *testing.T, conn *wire.Conn, d time.Duration) {
-	t.Helper()
-	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) { // virtual: between two heartbeats
-		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
-		must(t, err)
-		if !time.Now().Before(end) {
-			return
-		}
-	}
-}
-
-// deadBeforeExpiry calls off, after which conn receives nothing more from its server. It returns
-// how long after the deadline the server deleted the session's nodes.
-func deadBeforeExpiry(t *testing.T, conn, witness *wire.Conn, off func()) time.Duration {
-	t.Helper()
-	session, path := conn.SessionID(), test.Path(t)
-	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
-	found, _, vanished, err := witness.ExistsW(path)
-	if err != nil || !found {
-		t.Fatalf("the node exists: %v, %v", found, err)
-	}
-	off()
-	deadline := conn.Deadline(session)
-	time.Sleep(time.Until(deadline) - 1) // virtual: right before the deadline
-	if !conn.Alive(session) {
-		t.Error("dead before its deadline")
-	}
-	time.Sleep(time.Nanosecond) // virtual: right at it
-	if conn.Alive(session) {
-		t.Error("alive at its deadline")
-	}
-	select {
-	case <-vanished:
-		t.Fatal("the node is gone, at the deadline")
-	default:
-	}
-	<-vanished
-	return time.Since(deadline)
 }

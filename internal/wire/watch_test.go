@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,36 +144,6 @@ func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
 	if w != nil || !errors.Is(err, zk.ErrConnectionClosed) {
 		t.Errorf("%v, %v", w, err)
 	}
-}
-
-// Waiters for a permit watch nearly the same nodes: each adds one watch. A watch must not keep the
-// slices of other waiters alive. Not parallel: the test reads the heap.
-func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
-	const permits, waiters = 1000, 500
-	p := runningConn()
-	paths := func(from int) (paths []string) {
-		for i := from + permits; i > from; i-- { // the nearest comes first
-			paths = append(paths, fmt.Sprint(i))
-		}
-		return paths
-	}
-	_, _ = p.shares(paths(0), "")
-	heap := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
-	for i := range waiters {
-		if _, batch := p.shares(paths(i+1), ""); len(batch) != 1 {
-			t.Fatalf("%d watches are not set yet", len(batch))
-		}
-	}
-	if each := (heap() - before) / waiters; each > 1<<10 {
-		t.Errorf("%d bytes for each", each)
-	}
-	runtime.KeepAlive(p)
 }
 
 // recordedConn is a network connection that records what is written.

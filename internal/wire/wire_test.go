@@ -326,32 +326,3 @@ func TestMalformedReply(t *testing.T) {
 		})
 	}
 }
-
-// Bodies that the decoder can handle must not be refused as malformed.
-func TestSoundBodies(t *testing.T) {
-	stat := make([]byte, 68)
-	join := func(parts ...[]byte) (b []byte) {
-		for _, p := range parts {
-			b = append(b, p...)
-		}
-		return b
-	}
-	for name, tc := range map[string]struct {
-		op   int32
-		body []byte
-	}{
-		"no data":         {opGetData, join(word(-1), stat)},
-		"empty data":      {opGetData, join(word(0), stat)},
-		"data":            {opGetData, join(word(3), []byte("abc"), stat)},
-		"no children":     {opGetChildren2, join(word(0), stat)},
-		"children":        {opGetChildren2, join(word(2), word(1), []byte("a"), word(1), []byte("b"), stat)},
-		"empty":           {opSetData, nil},
-		"multi":           {opMulti, join(word(opCreate), []byte{0}, word(0), word(2), []byte("/a"), word(opSetData), []byte{0}, word(0), stat, word(-1), []byte{1}, word(-1))},
-		"multi of errors": {opMulti, join(word(opError), []byte{0}, word(-2), word(-2), word(-1), []byte{1}, word(-1))},
-		"multi, unknown":  {opMulti, join(word(19), []byte{0}, word(0), word(2), []byte("/a"), word(-1), []byte{1}, word(-1))},
-	} {
-		if err := checkBody(tc.op, tc.body); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}

@@ -22,34 +22,20 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 		// other.
 		const patience = 20 * time.Second
 		members := v.Cluster(t, 3, venue.Options{SyncLimit: patience}).Addrs()
-		witness := v.Connect(t, 3*patience, members...)
-		var all, noise sync.WaitGroup
-		enough := make(chan struct{})
+		dir := test.Path(t)
+		_, err := v.Connect(t, 3*patience, members...).Create(dir, nil, zk.FlagPersistent, open)
+		must(t, err)
 		// Connect all first: connecting takes time, and in a bubble no time passes while a
 		// goroutine below runs without blocking.
-		conns, dirs := make([]*wire.Conn, len(members)), make([]string, len(members))
-		for i, member := range members {
-			conns[i], dirs[i] = v.Connect(t, 3*patience, member), test.Path(t)+string(rune('a'+i))
-			_, err := witness.Create(dirs[i], nil, zk.FlagPersistent, open)
-			must(t, err)
+		var conns []*wire.Conn
+		for _, member := range members {
+			conns = append(conns, v.Connect(t, 3*patience, member))
 		}
-		for i, conn := range conns {
-			c, dir := Of(conn), dirs[i]
-			noise.Go(func() {
-				for {
-					select {
-					case <-enough:
-						return
-					default:
-					}
-					if _, err := conn.Set(dir, nil, -1); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
+		var all sync.WaitGroup
+		for _, conn := range conns {
 			for range 4 {
 				all.Go(func() {
+					c := Of(conn)
 					for range 25 {
 						made, err := claimOne(t.Context(), c, conn.SessionID(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
 						if err != nil {
@@ -66,8 +52,6 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 			}
 		}
 		all.Wait()
-		close(enough)
-		noise.Wait()
 	})
 }
 
