@@ -60,8 +60,9 @@
 // client has reconnected.
 //
 // Tests compare this server with ZooKeeper request by request, for all that clients of one server
-// send and receive. SASL and reconfigurations are not supported. Still, run what a program promises
-// to its users once on a real server.
+// send and receive. It has no SASL and no reconfigurations, and refuses nodes with a time to live,
+// as ZooKeeper does by default. Still, run what a program promises to its users once on a real
+// server.
 //
 // # In a bubble
 //

@@ -21,8 +21,9 @@
 // # Limits
 //
 // It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
-// quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the connections). Requests for
-// these, and requests that no client sends (17, 20, -10), are answered like unknown requests.
+// quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the connections). It refuses
+// nodes with a time to live, as ZooKeeper does by default. Requests for SASL and reconfigurations,
+// and requests that no client sends (17, 20, -10), are answered like unknown requests.
 //
 // # Fidelity
 //

@@ -25,7 +25,6 @@ type Config struct {
 	MinSession, MaxSession time.Duration // limits of session timeouts; 0: 2 and 20 ticks
 
 	ContainerCheck time.Duration // how often empty containers are deleted; 0: a minute
-	TTLNodes       bool          // allow nodes with a time to live, which ZooKeeper refuses by default
 
 	// Version is the ZooKeeper version to imitate, as in "3.8.0" (which means Debian's, with
 	// patches) or "3.9.3". Empty: the newest known version.
@@ -211,7 +210,7 @@ func (m *Member) apply(x *txn, r *request) {
 		if c := m.bySession[x.session]; c != nil && (r == nil || r.c != c) {
 			c.shut()
 		}
-	case jute.OpCreateContainer, jute.OpCreateTTL, jute.OpMulti:
+	case jute.OpCreateContainer, jute.OpMulti:
 		m.setContainerAlarm()
 	}
 	if r != nil && r.from == m {

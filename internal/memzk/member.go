@@ -597,8 +597,7 @@ func (m *Member) closeIdle() {
 	}
 }
 
-// setContainerAlarm sets the alarm for the next deletion of containers and nodes with a time to
-// live, if there are such nodes.
+// setContainerAlarm sets the alarm for the next deletion of containers, if there are any.
 func (m *Member) setContainerAlarm() {
 	if m.role != leading || len(m.tree.containers) == 0 || m.containerAlarm.set {
 		return
@@ -629,17 +628,11 @@ func (m *Member) sweepContainers() {
 	m.setContainerAlarm()
 }
 
-// worn lists the containers that had children and have none, and the nodes whose time to live has
-// passed.
+// worn lists the containers that had children and have none.
 func (m *Member) worn() []string {
-	now := time.Now().UnixMilli()
 	var paths []string
 	for _, path := range sortedKeys(m.tree.containers) {
-		n := m.tree.containers[path]
-		switch {
-		case len(n.children) > 0:
-		case ownerKind(n.owner) == isContainer && n.creates > 0,
-			ownerKind(n.owner) == isTTL && now-n.mtime > n.owner&maxTTL:
+		if n := m.tree.containers[path]; len(n.children) == 0 && n.creates > 0 {
 			paths = append(paths, path)
 		}
 	}

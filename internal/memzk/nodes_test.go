@@ -9,35 +9,6 @@ import (
 
 // What one request does is compared with real servers: internal/test/differ.
 
-func TestNodesWithATimeToLiveAreSwept(t *testing.T) {
-	body := func(path string, flags int32, ttl int64) []byte {
-		return jute.AppendInt64(createBody(path, flags), ttl)
-	}
-	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
-		r := rawSession(t, e.Members()[0], 40*time.Second)
-		if p := r.call(jute.OpCreateTTL, body("/t", jute.FlagTTL, 50_000)); p.code != jute.CodeUnimplemented {
-			t.Errorf("a server that does not allow them: %+v", p)
-		}
-	})
-	bubble(t, Config{TTLNodes: true}, func(t *testing.T, e *Ensemble) {
-		r := rawSession(t, e.Members()[0], 40*time.Second)
-		r.must(jute.OpCreateTTL, body("/t-", jute.FlagTTLSequential, 50_000))
-		r.must(jute.OpCreateTTL, body("/u", jute.FlagTTL, 70_000))
-		for _, c := range []struct {
-			at   time.Duration
-			want int
-		}{{59 * time.Second, 2}, {61 * time.Second, 1}, {119 * time.Second, 1}, {121 * time.Second, 0}} {
-			for e.now() < c.at {
-				time.Sleep(time.Second)
-				r.call(jute.OpPing, nil)
-			}
-			if n := len(e.Nodes()); n != c.want {
-				t.Errorf("%d nodes after %v, want %d", n, c.at, c.want)
-			}
-		}
-	})
-}
-
 // A container is deleted if it has had a child and has none. There is a pause between two deletes.
 func TestContainersAreSwept(t *testing.T) {
 	bubble(t, Config{Members: 3, ContainerCheck: 10 * time.Second}, func(t *testing.T, e *Ensemble) {

@@ -162,7 +162,7 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 	case jute.OpCloseSession:
 		return m.closeTxn(r.session), jute.CodeOK
 	}
-	draft := draft{t: m.tree, ttl: m.e.cfg.TTLNodes, ipv6: m.e.behavior.ipv6}
+	draft := draft{t: m.tree, ipv6: m.e.behavior.ipv6}
 	who := requester{session: r.session}
 	if r.c != nil {
 		who.auth = r.c.auth
@@ -209,17 +209,17 @@ type op struct {
 	data    []byte
 	acl     []acl
 	flags   int32
-	ttl     int64
 	version int32
 }
 
 func readOp(d *jute.Decoder, kind int32) op {
-	o := op{kind: kind, ttl: -1}
+	o := op{kind: kind}
 	switch kind {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
 		o.path, o.data, o.acl, o.flags = d.Text(), slices.Clone(d.Bytes()), decodeACL(d), d.Int32()
-	case jute.OpCreateTTL:
-		o.path, o.data, o.acl, o.flags, o.ttl = d.Text(), slices.Clone(d.Bytes()), decodeACL(d), d.Int32(), d.Int64()
+	case jute.OpCreateTTL: // refused, see flagsOf
+		o.path, o.data, o.acl, o.flags = d.Text(), d.Bytes(), decodeACL(d), d.Int32()
+		d.Int64()
 	case jute.OpDelete, jute.OpCheck:
 		o.path, o.version = d.Text(), d.Int32()
 	case jute.OpSetData:
@@ -243,7 +243,7 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 	case jute.OpCheck:
 		return d.check(who, o.path, o.version)
 	}
-	return d.create(who, o.kind, o.path, o.data, o.acl, o.flags, o.ttl)
+	return d.create(who, o.kind, o.path, o.data, o.acl, o.flags)
 }
 
 // prepareMulti validates each operation with the effects of the operations before it. If an
@@ -338,7 +338,7 @@ func (c *conn) answerWrite(r *request) {
 	switch r.op {
 	case jute.OpCreate:
 		c.out = jute.AppendText(c.out, res.path)
-	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+	case jute.OpCreate2, jute.OpCreateContainer:
 		c.out = jute.AppendText(c.out, res.path)
 		c.out = appendStat(c.out, res.stat)
 	case jute.OpSetData, jute.OpSetACL:
@@ -376,7 +376,7 @@ func appendMultiHeader(b []byte, kind int32, done bool, code int32) []byte {
 
 func appendSubResult(b []byte, r *result) []byte {
 	kind := r.kind
-	if kind == jute.OpCreateContainer || kind == jute.OpCreateTTL {
+	if kind == jute.OpCreateContainer {
 		kind = jute.OpCreate2 // the results are alike
 	}
 	b = appendMultiHeader(b, kind, false, r.code)
@@ -385,7 +385,7 @@ func appendSubResult(b []byte, r *result) []byte {
 		b = jute.AppendInt32(b, r.code)
 	case jute.OpCreate:
 		b = jute.AppendText(b, r.path)
-	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+	case jute.OpCreate2, jute.OpCreateContainer:
 		b = jute.AppendText(b, r.path)
 		b = appendStat(b, r.stat)
 	case jute.OpSetData:

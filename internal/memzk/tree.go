@@ -8,33 +8,11 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// Owners of containers and of nodes with a time to live.
-const (
-	ownerContainer = int64(-1 << 63)
-	ownerTTL       = int64(-1 << 56) // the lower bits are the time to live in milliseconds
-	maxTTL         = int64(1<<40 - 1)
-)
+// ownerContainer is the owner of containers.
+const ownerContainer = int64(-1 << 63)
 
-type kindOfOwner uint8
-
-const (
-	ownedByNone kindOfOwner = iota
-	ownedBySession
-	isContainer
-	isTTL
-)
-
-func ownerKind(owner int64) kindOfOwner {
-	switch {
-	case owner == 0:
-		return ownedByNone
-	case owner == ownerContainer:
-		return isContainer
-	case uint64(owner)>>56 == 0xff:
-		return isTTL
-	}
-	return ownedBySession
-}
+// ephemeral reports whether a session is the owner.
+func ephemeral(owner int64) bool { return owner != 0 && owner != ownerContainer }
 
 type stat struct {
 	czxid, mzxid, pzxid         int64
@@ -71,7 +49,7 @@ func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+
 
 func (n *node) stat() stat {
 	owner := n.owner
-	if ownerKind(owner) != ownedBySession {
+	if !ephemeral(owner) {
 		owner = 0
 	}
 	return stat{
@@ -115,10 +93,10 @@ type tree struct {
 	nodes      map[string]*node
 	root       *node
 	ephemerals map[int64][]*node
-	containers map[string]*node // containers and nodes with a time to live
-	sessions   map[int64]int32  // timeouts in milliseconds
-	zxid       int64            // of the last transaction
-	watches    *watches         // fired by apply; nil in a tree without clients
+	containers map[string]*node
+	sessions   map[int64]int32 // timeouts in milliseconds
+	zxid       int64           // of the last transaction
+	watches    *watches        // fired by apply; nil in a tree without clients
 }
 
 // newTree returns the state of a fresh server.
@@ -202,7 +180,7 @@ func (t *tree) applyOne(x, whole *txn) result {
 	switch x.kind {
 	case jute.OpError:
 		return result{kind: jute.OpError, code: x.code}
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
 		n := t.create(x, whole)
 		return result{kind: x.kind, path: n.path, stat: n.stat()}
 	case jute.OpDelete, jute.OpDeleteContainer:
@@ -257,12 +235,12 @@ func (t *tree) create(x, whole *txn) *node {
 	}
 	parent.adopt(n)
 	t.nodes[x.path] = n
-	switch ownerKind(x.owner) {
-	case ownedBySession:
+	switch {
+	case ephemeral(x.owner):
 		list := t.ephemerals[x.owner]
 		n.mine = len(list)
 		t.ephemerals[x.owner] = append(list, n)
-	case isContainer, isTTL:
+	case x.owner == ownerContainer:
 		t.containers[x.path] = n
 	}
 	if t.watches != nil {
@@ -277,15 +255,15 @@ func (t *tree) remove(path string, zxid int64) {
 	parent.disown(n)
 	parent.pzxid = max(parent.pzxid, zxid)
 	delete(t.nodes, path)
-	switch ownerKind(n.owner) {
-	case ownedBySession:
+	switch {
+	case ephemeral(n.owner):
 		list := t.ephemerals[n.owner]
 		last := len(list) - 1
 		list[n.mine] = list[last]
 		list[n.mine].mine = n.mine
 		list[last] = nil
 		t.ephemerals[n.owner] = list[:last]
-	case isContainer, isTTL:
+	case n.owner == ownerContainer:
 		delete(t.containers, path)
 	}
 	if t.watches != nil {

@@ -27,7 +27,6 @@ type record struct {
 type draft struct {
 	t       *tree
 	changed map[string]*record // nil value: deleted
-	ttl     bool               // nodes with a time to live are allowed
 	ipv6    bool               // IPv6 addresses in ACLs are allowed
 }
 
@@ -65,25 +64,22 @@ func (d *draft) drop(path string) {
 	}
 }
 
-// flags checks the flags of a create, before everything else.
-func (d *draft) flags(flags int32, ttl int64) int32 {
-	if flags < jute.FlagPersistent || flags > jute.FlagTTLSequential {
-		return jute.CodeBadArguments
-	}
-	timed := flags == jute.FlagTTL || flags == jute.FlagTTLSequential
+// flagsOf checks the flags of a create, before everything else. Like a real server by default, a
+// member refuses nodes with a time to live.
+func flagsOf(kind, flags int32) int32 {
 	switch {
-	case timed && !d.ttl:
-		return jute.CodeUnimplemented
-	case timed && (ttl <= 0 || ttl > maxTTL), !timed && ttl >= 0:
+	case flags < jute.FlagPersistent || flags > jute.FlagTTLSequential:
 		return jute.CodeBadArguments
+	case kind == jute.OpCreateTTL || flags == jute.FlagTTL || flags == jute.FlagTTLSequential:
+		return jute.CodeUnimplemented
 	}
 	return jute.CodeOK
 }
 
 // create validates all four kinds of creates. The order of the checks is ZooKeeper's: it decides
 // which error a client receives.
-func (d *draft) create(who requester, kind int32, path string, data []byte, list []acl, flags int32, ttl int64) (txn, int32) {
-	if code := d.flags(flags, ttl); code != jute.CodeOK {
+func (d *draft) create(who requester, kind int32, path string, data []byte, list []acl, flags int32) (txn, int32) {
+	if code := flagsOf(kind, flags); code != jute.CodeOK {
 		return txn{}, code
 	}
 	slash := strings.LastIndexByte(path, '/')
@@ -102,7 +98,7 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	if !allows(parent.acl, permCreate, who.auth) {
 		return txn{}, jute.CodeNoAuth
 	}
-	if flags == jute.FlagSequential || flags == jute.FlagSequential|jute.FlagEphemeral || flags == jute.FlagTTLSequential {
+	if flags == jute.FlagSequential || flags == jute.FlagSequential|jute.FlagEphemeral {
 		path = numbered(path, parent.creates)
 	}
 	if !validPath(path) {
@@ -111,7 +107,7 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	if _, exists := d.get(path); exists {
 		return txn{}, jute.CodeNodeExists
 	}
-	if ownerKind(parent.owner) == ownedBySession {
+	if ephemeral(parent.owner) {
 		return txn{}, jute.CodeNoChildren
 	}
 	x := txn{kind: kind, path: path, data: data, acl: list, version: parent.creates + 1}
@@ -120,8 +116,6 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	switch {
 	case kind == jute.OpCreateContainer:
 		x.owner = ownerContainer
-	case kind == jute.OpCreateTTL:
-		x.owner = ownerTTL | ttl
 	case flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential:
 		x.owner = who.session
 	}

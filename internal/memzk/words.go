@@ -113,9 +113,6 @@ func (m *Member) word(w string) string {
 		fmt.Fprintf(&b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 			m.packetsIn, m.packetsOut, len(m.conns), m.outstanding())
 		fmt.Fprintf(&b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", m.tree.zxid, m.mode(), len(m.tree.nodes))
-		if m.mode() == "leader" {
-			b.WriteString("Proposal sizes last/min/max: -1/-1/-1\n")
-		}
 	case "mntr":
 		m.monitor(&b)
 	case "cons":
@@ -170,13 +167,9 @@ func (m *Member) monitor(b *strings.Builder) {
 	line("server_state", m.mode())
 	line("ephemerals_count", ephemerals)
 	line("num_alive_connections", len(m.conns))
-	line("avg_latency", "0.0")
-	line("min_latency", 0)
-	line("max_latency", 0)
 	line("outstanding_requests", m.outstanding())
 	line("znode_count", len(m.tree.nodes))
 	line("global_sessions", len(m.tree.sessions))
-	line("local_sessions", 0)
 	line("packets_received", m.packetsIn)
 	line("packets_sent", m.packetsOut)
 	line("watch_count", m.watches.data.size()+m.watches.child.size())
@@ -201,18 +194,9 @@ func (c *conn) describe(b *strings.Builder) {
 }
 
 func (m *Member) dump(b *strings.Builder) {
-	b.WriteString("SessionTracker dump:\n")
-	if m.role == leading {
-		fmt.Fprintf(b, "Session Sets (%d):\n", len(m.tracker.sessions))
-		for _, id := range sortedKeys(m.tracker.sessions) {
-			s := m.tracker.sessions[id]
-			fmt.Fprintf(b, "\t0x%x\texpires in %v, closing: %t\n", uint64(id), s.expires-m.e.now(), s.closing)
-		}
-	} else {
-		fmt.Fprintf(b, "Global Sessions(%d):\n", len(m.tree.sessions))
-		for _, id := range sortedKeys(m.tree.sessions) {
-			fmt.Fprintf(b, "0x%x\t%dms\n", uint64(id), m.tree.sessions[id])
-		}
+	fmt.Fprintf(b, "SessionTracker dump:\nGlobal Sessions(%d):\n", len(m.tree.sessions))
+	for _, id := range sortedKeys(m.tree.sessions) {
+		fmt.Fprintf(b, "0x%x\t%dms\n", uint64(id), m.tree.sessions[id])
 	}
 	b.WriteString("ephemeral nodes dump:\n")
 	owners := 0

@@ -77,7 +77,6 @@ const expected = `
 create 0 -101 -102 -108 -110 -114 -8
 create2 0 -101 -108 -110 -114 -8
 createContainer 0 -101 -108 -110
-createTTL 0 -101 -110 -8
 delete 0 -101 -102 -103 -111 -8
 exists 0 -101
 getData 0 -101 -102
@@ -92,7 +91,6 @@ multiRead 0
 multi:create 0 -101 -108 -110 -114 -2
 multi:create2 0 -101 -110 -2
 multi:createContainer 0 -101 -110 -2
-multi:createTTL 0 -101 -8 -2
 multi:delete 0 -101 -103 -111 -2
 multi:setData 0 -101 -103 -2
 multi:check 0 -101 -103 -2

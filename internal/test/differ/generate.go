@@ -58,7 +58,7 @@ func (g *generator) created(s Step) {
 }
 
 // sequential reports whether the server appends a number to the path of a create.
-func (s Step) sequential() bool { return s.Flags == 2 || s.Flags == 3 || s.Flags == 6 }
+func (s Step) sequential() bool { return s.Flags == 2 || s.Flags == 3 }
 
 // deleted records a delete that probably succeeds.
 func (g *generator) deleted(s Step) {
@@ -78,7 +78,7 @@ type theme struct {
 
 // usual are the weights of all themes. A theme adds to them.
 var usual = map[string]int{
-	"create": 20, "create2": 6, "createContainer": 3, "createTTL": 3, "delete": 12, "exists": 6, "getData": 6,
+	"create": 20, "create2": 6, "createContainer": 3, "delete": 12, "exists": 6, "getData": 6,
 	"setData": 8, "getACL": 2, "setACL": 2, "getChildren": 4, "getChildren2": 5, "sync": 2, "ping": 1, "check": 1,
 	"multi": 6, "multiRead": 3, "removeWatches": 2, "setWatches": 2, "setWatches2": 1, "getEphemerals": 2,
 	"childCount": 1, "addWatch": 2, "auth": 1, "close": 1, "connect": 3, "cut": 1, "unknown": 1, "whoAmI": 1,
@@ -99,7 +99,7 @@ var themes = []theme{
 		"connect": 25, "close": 5, "cut": 6, "create": 10, "getEphemerals": 6, "setWatches": 6, "exists": 8,
 	}},
 	{bad: 1, burst: 5, verbs: map[string]int{
-		"create": 30, "create2": 20, "createContainer": 15, "createTTL": 15, "delete": 10, "getChildren2": 6,
+		"create": 30, "create2": 20, "createContainer": 15, "delete": 10, "getChildren2": 6,
 	}},
 	{bad: 40, burst: 2}, // paths
 	{bad: 2, burst: 60}, // bursts
@@ -170,7 +170,7 @@ func (g *generator) one(conn int, verb string) Step {
 		return g.connect(conn, of)
 	case "auth":
 		return g.authenticate(conn)
-	case "create", "create2", "createContainer", "createTTL":
+	case "create", "create2", "createContainer":
 		g.create(&s)
 	case "multi":
 		nodes := slices.Clone(g.nodes)
@@ -263,7 +263,7 @@ func (g *generator) code() int32 {
 func (g *generator) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
 
 func (g *generator) writeOp() string {
-	return g.pick("create", "create", "create", "create2", "createContainer", "createTTL", "delete", "delete",
+	return g.pick("create", "create", "create", "create2", "createContainer", "delete", "delete",
 		"setData", "setData", "setData", "check", "check", "check")
 }
 
@@ -311,15 +311,11 @@ func (g *generator) create(s *Step) {
 	switch s.Verb {
 	case "createContainer":
 		s.Flags = 4
-	case "createTTL":
-		s.Flags = int32(5 + g.IntN(2))
 	default:
 		s.Flags = []int32{0, 0, 0, 0, 1, 1, 2, 2, 3, 3}[g.IntN(10)]
 	}
 	g.path(s)
-	if s.Literal && s.Flags == 6 {
-		s.Flags = 5
-	} else if s.Literal {
+	if s.Literal {
 		s.Flags &^= 2 // it would create a new node
 	}
 	// A sequential node with the root's own name would be next to the root, with a number that
@@ -333,9 +329,6 @@ func (g *generator) create(s *Step) {
 	}
 	g.data(s)
 	s.ACL = g.acl()
-	if s.Verb == "createTTL" {
-		s.TTL = []int64{1, 1000, 1000, 3600000, 3600000, 1 << 40, 1<<40 - 1, 0, -1, math.MaxInt64, math.MinInt64}[g.IntN(11)]
-	}
 	g.created(*s)
 }
 
@@ -432,7 +425,7 @@ func (g *generator) badPath(s *Step) {
 		// change data.
 		s.Literal = true
 		switch s.Verb {
-		case "setData", "setACL", "create", "create2", "createContainer", "createTTL":
+		case "setData", "setACL", "create", "create2", "createContainer":
 			s.Path = g.pick("", "a", "a/b", "//", "//a", "/", "/zookeeper", "/no/such")
 			if s.Verb == "setData" || s.Verb == "setACL" {
 				s.Path = g.pick("", "a", "a/b", "//", "//a", "/no/such")

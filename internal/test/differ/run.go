@@ -279,7 +279,7 @@ func (r *run) sortEnd(conn, from int) {
 }
 
 // ending are the errors after which a server closes the connection: AuthFailed, SessionExpired,
-// Unimplemented, SessionMoved.
+// SessionMoved, and Unimplemented unless it refuses a kind of node.
 var ending = []int32{-115, -112, -6, -118}
 
 // writes reports whether the request may affect other connections.
@@ -408,7 +408,7 @@ func (r *run) replies(conn int, w *wire, pending []asked) {
 			r.reply(conn, step, zxid, code, d)
 		}
 		// After these a server may close the connection.
-		closes = closes || step.ends() && step.Verb != "auth" || slices.Contains(ending, code)
+		closes = closes || step.ends() && step.Verb != "auth" || slices.Contains(ending, code) && !strings.HasPrefix(step.Verb, "create")
 	}
 	if closes {
 		r.awaitEnd(conn, w)

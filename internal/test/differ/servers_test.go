@@ -35,7 +35,6 @@ func java(t *testing.T, m mode) *Target {
 		Tick:           m.tick,
 		ContainerCheck: m.sweep,
 		JVM: []string{
-			"-Dzookeeper.extendedTypesEnabled=true",
 			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + SuperDigest,
 		},
 	})
@@ -71,7 +70,7 @@ func memory(t *testing.T, version string, m mode) *Target {
 			t.Fatal(err)
 		}
 		ensemble := memzk.Start(memzk.Config{
-			Tick: m.tick, MaxSession: time.Minute, ContainerCheck: m.sweep, TTLNodes: true, Version: version,
+			Tick: m.tick, MaxSession: time.Minute, ContainerCheck: m.sweep, Version: version,
 		})
 		served := make(chan error, 1)
 		go func() { served <- ensemble.Leader().Serve(listener) }()

@@ -28,7 +28,7 @@ func init() {
 		"cut":     {}, // the client closes the connection, not the session
 		"burst":   {}, // requests in one write; the replies are read afterwards
 		"lapse":   {}, // the connection is silent until its session has expired
-		"sweep":   {}, // waits until empty containers and expired nodes are deleted
+		"sweep":   {}, // waits until empty containers are deleted
 
 		"create":          {jute.OpCreate, encodeCreate, decodePath},
 		"create2":         {jute.OpCreate2, encodeCreate, decodePathStat},

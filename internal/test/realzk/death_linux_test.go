@@ -1,7 +1,6 @@
 package realzk
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -27,22 +26,14 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	}
 	t.Parallel()
 	Installed(t)
-	child := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithItsProcess$")
-	child.Env = append(os.Environ(), childEnv+"=1")
-	out, err := child.StdoutPipe()
-	must(t, err)
-	must(t, child.Start())
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithItsProcess$")
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	child := StartProgram(t, cmd)
 	var pid int
 	var dir string
-	for in := bufio.NewScanner(out); in.Scan(); {
-		if strings.HasPrefix(in.Text(), "server ") {
-			_, err := fmt.Sscan(in.Text(), new(string), &pid, &dir)
-			must(t, err)
-		}
-	}
-	if err := child.Wait(); err == nil || pid == 0 {
-		t.Fatalf("the child printed server %d, and ended with %v", pid, err)
-	}
+	_, err := fmt.Sscan(child.Hears("server"), &pid, &dir)
+	must(t, err)
+	child.Ends()
 	test.Eventually(t, 10*time.Second, "the server is gone", func() bool {
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
 	})
