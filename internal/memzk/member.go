@@ -54,6 +54,7 @@ type Member struct {
 	bySession   map[int64]*conn
 	touched     map[int64]time.Duration // sessions in use since the last ping, with their timeouts
 	outbox      []func(leader *Member)  // requests that wait until the leader can be reached
+	held        []*request              // requests that wait until Stall has ended; nil: it has
 	syncs       []*request
 	heard       time.Duration // while it and its leader cannot exchange packets: when they last did
 
@@ -213,7 +214,7 @@ func (m *Member) leave() {
 	m.role, m.leader, m.toExpire = looking, nil, nil
 	m.dropClients()
 	clear(m.touched)
-	m.outbox, m.syncs, m.stalled = nil, nil, nil
+	m.outbox, m.held, m.syncs, m.stalled = nil, nil, nil, nil
 	m.silenceAlarm.stop()
 	m.joinAlarm.stop()
 	switch was {

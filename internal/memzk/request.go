@@ -58,6 +58,11 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	case isWrite(op):
 		r := &request{c: c, from: m, xid: xid, op: op, session: c.session, body: body}
 		c.enqueue(r)
+		if m.held != nil {
+			r.keep()
+			m.held = append(m.held, r)
+			return
+		}
 		m.toLeader(r, (*Member).process)
 	case op == jute.OpSync && m.role == following:
 		r := &request{c: c, from: m, xid: xid, op: op, session: c.session, body: body, barrier: -1}
@@ -71,6 +76,23 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 		c.enqueue(r)
 	default:
 		m.answerRead(c, xid, op, body)
+	}
+}
+
+// Stall makes the member keep the writes of its clients, but not their handshakes, until flow is
+// called: the thread that forwards them gets no processor.
+func (m *Member) Stall() (flow func()) {
+	m.e.lock()
+	defer m.e.unlock()
+	m.held = []*request{}
+	return func() {
+		m.e.lock()
+		defer m.e.unlock()
+		held := m.held
+		m.held = nil
+		for _, r := range held {
+			m.toLeader(r, (*Member).process)
+		}
 	}
 }
 

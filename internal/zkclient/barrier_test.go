@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
@@ -50,4 +51,25 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server reads a create and does not forward it until the session has moved to another server,
+// which has executed a second create, and has come back. Then the leader executes the first.
+func TestACreateThatAServerForwardsMuchLaterLeavesNoNode(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		followers, err := v.Cluster(t, 3, venue.Options{}).Followers()
+		must(t, err)
+		l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
+		flow := followers[0].(interface{ Stall() (flow func()) }).Stall()
+		l.SetTarget(followers[1].Addr())
+		f := l.Next(proxy.CreateOp, proxy.CutOnSend)
+		made := l.claim(t, 2)
+		fired(t, f)
+		l.SetTarget(followers[0].Addr())
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "the session is back", func() bool { return l.conn.Server() == l.Addr() && l.Seen(proxy.ConnectOp) == 3 })
+		flow()
+		test.Eventually(t, 10*time.Second, "only the second claim is left", func() bool { return len(l.children(t)) == 2 })
+		l.isTheLine(t, Claimed{Nodes: made}, 2)
+	})
 }

@@ -130,7 +130,8 @@ type claimTry struct {
 	claims []Claim
 	id     string
 	ops    []any
-	steps  []Step // what each of ops is
+	steps  []Step    // what each of ops is
+	lost   time.Time // when a search first found none of its nodes
 }
 
 func newClaimTry(c *Client, claims []Claim) *claimTry {
@@ -294,10 +295,11 @@ func (t *claimTry) cleanUpFound() {
 // complete means that all nodes were found. With an *Unfound, found has the nodes in the
 // directories that the server has listed.
 //
-// A node that search does not find is not created later. With the handshake of this connection the
-// session has moved to this server, and since then the leader refuses requests that another server
-// forwards for the session. If the server is the same, it closed the previous connection before it
-// answered the handshake, and it executes requests in the order in which it reads them.
+// A node that search does not find is not created later, as long as the connection lasts. With its
+// handshake the session has moved to this server, and since then the leader refuses requests that
+// another server forwards for the session. If the server is the same, it closed the previous
+// connection before it answered the handshake, and it executes requests in the order in which it
+// reads them. Later the try is a stray.
 func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
 	c := t.client
 	retry := c.retry()
@@ -312,6 +314,12 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 		case err != nil && !errors.As(err, &unfound):
 			return nil, false, err
 		case c.Epoch() == before:
+			if err == nil && !slices.ContainsFunc(found, func(made Claimed) bool { return len(made.Nodes) > 0 }) {
+				if t.lost.IsZero() {
+					t.lost = time.Now()
+				}
+				c.keepStray(&stray{session: c.conn.Session(), epoch: before, since: t.lost, search: t.cleanUpFound})
+			}
 			return found, complete, err
 		}
 		if err := retry.wait(ctx); err != nil {

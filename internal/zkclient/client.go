@@ -42,6 +42,7 @@ type connection struct {
 	conn    *wire.Conn
 	monitor monitor
 	Held    sync.Map // the grants of package queue that have not ended
+	strays  sync.Map // the keys are *stray
 
 	// headers is 0 until the zxid in the header of a reply has been compared with the czxid of the
 	// node, then headersRight or headersWrong.

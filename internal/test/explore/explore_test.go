@@ -200,7 +200,7 @@ func (c *campaign) meaning(t *testing.T) {
 		"crowds", "released in the background", "downgraded in the background", "too many", "proclaimed", "terms", "panics", "overdue", "named", "shown",
 	}
 	strikes := append(strikesOfHosts, "close", "limits", "moved", "usurped", "strewn",
-		"member killed", "member paused", "member isolated", "member lags", "leader changed")
+		"member killed", "member paused", "member isolated", "member lags", "member stalls", "leader changed")
 	for _, what := range missing(c.tally, c.faults, acts, strikes, actions) {
 		t.Errorf("never %s: the run means nothing", what)
 	}

@@ -169,7 +169,7 @@ func (n *nemesis) strikeMember() {
 	}
 	simulated, ok := m.(inMemory)
 	if ok && kinds > 2 {
-		kinds = 5
+		kinds = 6
 	}
 	switch n.random.IntN(kinds) {
 	case 0:
@@ -183,6 +183,9 @@ func (n *nemesis) strikeMember() {
 	case 4:
 		n.say("leader changed", "%v becomes the leader", m)
 		n.ensemble.Elect(simulated.Member)
+	case 5:
+		flow := func() {}
+		lasting("member stalls", func() { flow = simulated.Stall() }, func() { flow() })
 	}
 }
 

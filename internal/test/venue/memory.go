@@ -269,6 +269,7 @@ func (s *memServer) Restart() error {
 	return nil
 }
 
+func (s *memServer) Stall() (flow func())             { return s.member.Stall() }
 func (s *memServer) Pause() error                     { s.member.Pause(); return nil }
 func (s *memServer) Resume() error                    { s.member.Resume(); return nil }
 func (s *memServer) Word(word string) (string, error) { return s.member.Word(word) }
