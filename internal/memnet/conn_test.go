@@ -136,70 +136,50 @@ func TestTheWriterMayUseItsBufferAgain(t *testing.T) {
 	})
 }
 
-func TestDataWrittenBeforeCloseArrives(t *testing.T) {
+// Data that was written before the end of a stream arrives before the end.
+func TestClose(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p := newPair(t)
-		write(t, p.a, "last words")
-		must(t, p.a.Close())
-		read(t, p.b, "last words")
-		readError(t, p.b, io.EOF)
-		readError(t, p.b, io.EOF)
-		readError(t, p.a, net.ErrClosed)
-		if _, err := p.a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("write after close: %v", err)
+		fails := func(c net.Conn, want error) {
+			t.Helper()
+			if _, err := c.Write([]byte("x")); !errors.Is(err, want) {
+				t.Errorf("write: %v, want %v", err, want)
+			}
 		}
-		if err := p.a.Close(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("second close: %v", err)
-		}
-		if err := p.a.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("deadline after close: %v", err)
-		}
-	})
-}
-
-func TestHalfClose(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
 		write(t, p.a, "question")
 		must(t, p.a.CloseWrite())
 		must(t, p.a.CloseWrite())
-		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("write after CloseWrite: %v", err)
-		}
+		fails(p.a, syscall.EPIPE)
 		read(t, p.b, "question")
 		readError(t, p.b, io.EOF)
 		write(t, p.b, "answer")
 		must(t, p.b.Close())
+		readError(t, p.b, net.ErrClosed)
+		fails(p.b, net.ErrClosed)
+		if err := p.b.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+		if err := p.b.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("deadline after close: %v", err)
+		}
 		read(t, p.a, "answer")
 		readError(t, p.a, io.EOF)
-	})
-}
 
-// The first write succeeds, and the other system answers that there is no such connection.
-func TestWriteToAClosedEnd(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		must(t, p.b.Close())
-		write(t, p.a, "x")
-		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("second write: %v", err)
-		}
-		readError(t, p.a, io.EOF) // the end had arrived before the reset
-	})
-}
+		// The first write succeeds, and the other system answers that there is no such connection.
+		a, b := p.connect(t)
+		must(t, b.Close())
+		write(t, a, "x")
+		fails(a, syscall.EPIPE)
+		readError(t, a, io.EOF) // the end had arrived before the reset
 
-func TestCloseWithUnreadDataResets(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		write(t, p.a, "unread")
-		write(t, p.b, "answer")
-		must(t, p.b.Close())
-		read(t, p.a, "answer")
-		readError(t, p.a, syscall.ECONNRESET)
-		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("write: %v", err)
-		}
-		if err := p.a.CloseWrite(); !errors.Is(err, syscall.ENOTCONN) {
+		a, b = p.connect(t)
+		write(t, a, "unread")
+		write(t, b, "answer")
+		must(t, b.Close())
+		read(t, a, "answer")
+		readError(t, a, syscall.ECONNRESET) // because b has not read everything
+		fails(a, syscall.ECONNRESET)
+		if err := a.CloseWrite(); !errors.Is(err, syscall.ENOTCONN) {
 			t.Errorf("close write: %v", err)
 		}
 	})
@@ -264,19 +244,25 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-func TestRefusedWithoutAListener(t *testing.T) {
+func TestListeners(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p := newPair(t)
-		host := p.Host("a")
-		_, err := host.DialContext(t.Context(), "tcp", "b:2")
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("no listener: %v", err)
+		dial := func(address string, want error) {
+			t.Helper()
+			if _, err := p.Host("a").DialContext(t.Context(), "tcp", address); !errors.Is(err, want) {
+				t.Errorf("dial %s: %v, want %v", address, err, want)
+			}
 		}
+		dial("b:2", syscall.ECONNREFUSED)
+		if _, err := p.Listen("b:1"); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("listens twice: %v", err)
+		}
+		waits, err := p.Host("a").DialContext(t.Context(), "tcp", "b:1")
+		must(t, err)
+		defer waits.Close()
 		must(t, p.listener.Close())
-		_, err = host.DialContext(t.Context(), "tcp", "b:1")
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("closed listener: %v", err)
-		}
+		readError(t, waits, syscall.ECONNRESET) // it was not accepted
+		dial("b:1", syscall.ECONNREFUSED)
 		if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("accept: %v", err)
 		}
@@ -285,6 +271,12 @@ func TestRefusedWithoutAListener(t *testing.T) {
 		}
 		write(t, p.a, "connections outlive the listener")
 		read(t, p.b, "connections outlive the listener")
+
+		free, err := p.Listen("b:0")
+		must(t, err)
+		if addr := free.Addr().String(); addr == "b:0" || !p.Listening(addr) {
+			t.Errorf("port 0 became %s", addr)
+		}
 	})
 }
 
@@ -303,35 +295,6 @@ func TestBadAddresses(t *testing.T) {
 	if _, err := n.Host("a").DialContext(t.Context(), "udp", "b:1"); err == nil {
 		t.Error("dials udp")
 	}
-	_, err = n.Listen("b:1")
-	must(t, err)
-	if _, err := n.Listen("b:1"); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("listens twice: %v", err)
-	}
-	free, err := n.Listen("b:0")
-	must(t, err)
-	if addr := free.Addr().String(); addr == "b:0" || !n.Listening(addr) {
-		t.Errorf("port 0 became %s", addr)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a host without a name")
-		}
-	}()
-	n.Host("")
-}
-
-func TestClosedListenerResetsWhatItHasNotAccepted(t *testing.T) {
-	both(t, func(t *testing.T) {
-		n := memnet.New()
-		l, err := n.Listen("b:1")
-		must(t, err)
-		c, err := n.Host("a").DialContext(t.Context(), "tcp", "b:1")
-		must(t, err)
-		defer c.Close()
-		must(t, l.Close())
-		readError(t, c, syscall.ECONNRESET)
-	})
 }
 
 func TestNetworkClose(t *testing.T) {
