@@ -29,11 +29,13 @@ func watch(s *contract.Stage, ctx context.Context, e *leader.Election) *watcher 
 	w := &watcher{s, make(chan leader.View, 1000), make(chan error, 1)}
 	go func() {
 		var last error
+		var known zklocks.Member // the last known leader
 		for view, err := range e.Observe(ctx) {
 			if err == nil {
+				known = view.Leader
 				w.views <- view
-			} else if last = err; view.Current {
-				s.Error("an error and a current view")
+			} else if last = err; view.Current || view.Leader.Token != known.Token {
+				s.Errorf("with the error comes %+v, want the last known leader %d", view, known.Token)
 			}
 		}
 		w.done <- last

@@ -147,9 +147,16 @@ func TestRunDoesNotCallTheFunctionOfACandidateThatNeverLed(t *testing.T) {
 // a leader whose function failed at once was elected again at once, thousands of times a second,
 // and no other candidate ever led.
 func TestRunPausesAfterAFailure(t *testing.T) {
-	const shortest, longest = 2 * time.Second, 40 * time.Second
+	t.Run("by default", func(t *testing.T) { pausesAfterAFailure(t, time.Second, time.Minute) })
+	t.Run("as set", func(t *testing.T) {
+		const shortest, longest = 2 * time.Second, 40 * time.Second
+		pausesAfterAFailure(t, shortest, longest, leader.WithBackoff(shortest, longest))
+	})
+}
+
+func pausesAfterAFailure(t *testing.T, shortest, longest time.Duration, opts ...leader.Option) {
 	inMemory(t, func(s *contract.Stage) {
-		c := newCandidate(s, leader.WithBackoff(shortest, longest))
+		c := newCandidate(s, opts...)
 		r := c.run(context.WithoutCancel(s.Ctx))
 		pause := func(term *term, err error) (time.Duration, *term) {
 			term.end <- err
@@ -270,7 +277,16 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 		a := contract.Begin(s, s.Ctx, c.Campaign)
 		s.InLine(2)
 		s.Pass(time.Second)
-		c.state(leader.StateCandidate, since)
+		var later []*contract.Attempt[*zklocks.Hold]
+		for range 5 {
+			later = append(later, contract.Begin(s, s.Ctx, c.Campaign))
+		}
+		s.InLine(7)
+		c.state(leader.StateCandidate, since) // of its first candidate
+		for _, a := range later {
+			a.Cancel()
+			s.Is(a.Failed(), context.Canceled)
+		}
 		s.Must(h.Release(s.Ctx))
 		h = a.Granted()
 		c.state(leader.StateLeader, time.Now())
