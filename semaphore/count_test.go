@@ -508,6 +508,22 @@ func TestADeletedNumberWithoutAnEvent(t *testing.T) {
 	})
 }
 
+// A Semaphore that follows the stored number has read another number than New was given. The node
+// is deleted.
+func TestTheNumberThatWasReadLastIsStoredAgain(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 2, semaphore.WithStoredPermits())
+		release(s, c.acquire(2))
+		s.Must(newClient(s, 0).Resize(s.Ctx, 4))
+		release(s, c.acquire(4))
+		deleteAll(s)
+		release(s, c.acquire(4))
+		if got := stored(s); got != "4" {
+			s.Errorf("stored %q", got)
+		}
+	})
+}
+
 func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 0)
@@ -524,6 +540,10 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 			s.Errorf("stored %q", got)
 		}
 		release(s, c.acquire(5))
+		s.Pass(time.Minute) // ten times as long as a container lives here
+		if got := stored(s); got != "5" {
+			s.Errorf("after a while, stored %q", got)
+		}
 	})
 }
 
