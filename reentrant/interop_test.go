@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -87,5 +88,9 @@ func TestKazooNames(t *testing.T) {
 		_, err = reentrant.New(locks.On(s.Witness), s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
 		unlock(s, h)
+		s.Pass(time.Minute) // ten times as long as a container lives here
+		if ok, _, err := s.Witness.Exists(s.Path); !ok {
+			s.Errorf("the directory is gone: %v", err)
+		}
 	})
 }

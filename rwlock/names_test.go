@@ -97,6 +97,20 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 	})
 }
 
+func TestWrongOptions(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		for says, opts := range map[string][]rwlock.Option{
+			"-1 is negative":           {rwlock.WithHandoff(-1)},
+			"WithKazooNames: Curator ": {rwlock.WithCuratorNames(), rwlock.WithKazooNames()},
+		} {
+			_, err := rwlock.New(locks.On(s.Witness), s.Path, opts...).Lock(s.Ctx)
+			if err == nil || !strings.Contains(err.Error(), says) {
+				s.Errorf("error %v, want one that says %q", err, says)
+			}
+		}
+	})
+}
+
 // With Curator's names the lock waits for Curator's nodes and ignores nodes with our names.
 func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
