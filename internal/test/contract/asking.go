@@ -68,6 +68,7 @@ func askedWhileHolding(s *scene) {
 	if Closed(asked) || m.ReleaseRequested {
 		s.Errorf("asked before the request: %v, %+v", Closed(asked), m)
 	}
+	s.Pass(time.Second)
 	s.Must(other.release(m))
 	s.hears(asked)
 	if !h.Held() || Closed(h.Lost()) {
@@ -75,7 +76,7 @@ func askedWhileHolding(s *scene) {
 	}
 	s.Must(h.Verify(s.Ctx))
 	now := other.only()
-	if !now.ReleaseRequested || !now.Holding || string(now.Data) != string(m.Data) || now.Host != m.Host || now.Pid != m.Pid || m.Pid == 0 || now.Token != m.Token {
+	if !now.ReleaseRequested || !now.Holding || string(now.Data) != string(m.Data) || now.Host != m.Host || now.Pid != m.Pid || m.Pid == 0 || now.Token != m.Token || !now.Since.Equal(m.Since) {
 		s.Errorf("after the request: %+v", now)
 	}
 	for _, again := range []zklocks.Member{m, now} {
