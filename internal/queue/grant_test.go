@@ -51,6 +51,28 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	})
 }
 
+// A connection refers only to grants that have not ended, and sends heartbeats only for these.
+func TestAGrantThatHasEndedIsForgotten(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 10*time.Second)
+		for end, call := range map[string]func(*Grant){
+			"released": func(g *Grant) { x.must(nil, g.Release(t.Context())) },
+			"lost":     func(g *Grant) { g.state.Lose(errors.New("test")) },
+		} {
+			grant, _ := x.holds(1)
+			call(grant)
+			x.queue.client.Held.Range(func(any, any) bool { t.Errorf("%s: the connection keeps the grant", end); return true })
+			sent := x.proxy.Seen(proxy.CheckOp)
+			time.Sleep(time.Minute) // virtual
+			if n := x.proxy.Seen(proxy.CheckOp) - sent; n > 0 {
+				t.Errorf("%s: %d heartbeats", end, n)
+			}
+		}
+		test.AssertEmpty(t, x.witness, x.queue.dir)
+	})
+}
+
 // openAt counts the holders that are not notified when a request of that kind is sent, which closes
 // sent.
 func openAt(p *proxy.Proxy, kind proxy.Op, lost []<-chan struct{}) (sent <-chan struct{}, open *atomic.Int64) {

@@ -42,6 +42,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			must(t, err)
 			_, stat, err := conn.Get(path)
 			must(t, err)
+			must(t, errOf(send())) // nothing records it after forget
 			if pending.Load() != stat.Czxid {
 				t.Errorf("%s: told %d, the node has %d", name, pending.Load(), stat.Czxid)
 			}
