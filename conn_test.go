@@ -73,6 +73,28 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// A connection has all identities that it was given, also after a reconnect and in a new session.
+func TestTwoIdentities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		host := s.Host("a")
+		conn := host.Connect(t, 10*time.Second, zklocks.WithDigestAuth("ann", "secret"), zklocks.WithDigestAuth("bob", "hidden"))
+		for when, begin := range map[string]func(){"at once": func() {}, "after a reconnect": host.Cut, "in a new session": func() { s.Expire(conn) }} {
+			begin()
+			time.Sleep(time.Second) // virtual: until it has reconnected
+			for user, password := range map[string]string{"ann": "secret", "bob": "hidden"} {
+				path, err := conn.Client().Create("/of-"+user, nil, zk.FlagEphemeral|zk.FlagSequence, zk.DigestACL(zk.PermAll, user, password))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := conn.Client().Get(path); err != nil {
+					t.Errorf("%s: as %s: %v", when, user, err)
+				}
+			}
+		}
+	})
+}
+
 // Each session event is delivered once, in order. The function may use the connection, and may be
 // slow.
 func TestWithSessionEvents(t *testing.T) {

@@ -52,6 +52,18 @@ func TestTLS(t *testing.T) {
 	})
 }
 
+func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		ca := realzk.NewAuthority(t)
+		server := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), venue.Options{})
+		config := &tls.Config{RootCAs: ca.Pool}
+		option := wire.WithTLS(config)
+		config.RootCAs = realzk.NewAuthority(t).Pool
+		call(t, connect(t, v, 4*time.Second, []string{server.TLSAddr}, option), 2*time.Second)
+	})
+}
+
 // A certificate that must not be trusted is refused, and the error says why. The logger receives
 // each attempt: the test cancels Connect when it has enough of them.
 func TestTLSRefused(t *testing.T) {
