@@ -323,10 +323,14 @@ func (w *watching) shows(headline string, more ...string) {
 
 func TestWatchShowsEachChange(t *testing.T) {
 	inMemory(t, func(o *office) {
-		for kind, lock := range map[string]acquire{
-			"rwlock":                           rwlock.New(o.other, nightly).Lock,
-			"semaphore, 1 of 1 permits in use": semaphore.New(o.other, nightly, 1).Locker(1).Lock,
+		for _, k := range []struct {
+			kind string
+			lock acquire
+		}{ // in this order, because a semaphore leaves its number at the path for a while
+			{"rwlock", rwlock.New(o.other, nightly).Lock},
+			{"semaphore, 1 of 1 permits in use", semaphore.New(o.other, nightly, 1).Locker(1).Lock},
 		} {
+			kind, lock := k.kind, k.lock
 			w := o.watch(nightly)
 			w.shows("no holder, no waiter")
 			h := take(o, lock)
