@@ -92,7 +92,7 @@ func TestHeldPackets(t *testing.T) {
 	for _, c := range []struct {
 		action zktest.Action
 		nodes  int
-	}{{zktest.HoldRequest, 0}, {zktest.HoldReply, 1}} {
+	}{{zktest.HoldRequest, 0}, {zktest.HoldReply, 1}, {zktest.DelayRequest(3 * time.Second), 0}, {zktest.DelayReply(3 * time.Second), 1}} {
 		t.Run(c.action.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				o := newOne(t)

@@ -350,6 +350,9 @@ func TestOptions(t *testing.T) {
 		if err := exists(conn, "/c")(); !errors.Is(err, zk.ErrNoNode) {
 			t.Errorf("the empty container: %v", err)
 		}
+		_, err = conn.Create("/closed", nil, 0, zk.WorldACL(zk.PermWrite))
+		must(t, err)
+		must(t, exists(conn, "/closed")()) // newer versions ask for the right to read
 		began := time.Now()
 		a.Partition()
 		other := s.Host("b").Connect(t, time.Second).Client()
