@@ -352,6 +352,33 @@ func TestWatchShowsEachChange(t *testing.T) {
 	})
 }
 
+// Changes that follow each other quickly are shown together. What has not changed is not shown
+// again.
+func TestWatchShowsAtMostTenTablesASecond(t *testing.T) {
+	inMemory(t, func(o *office) {
+		w := o.watch(nightly)
+		w.shows("no holder, no waiter")
+		shown := func() int { return strings.Count(w.out.String(), nightly+": ") }
+		before := shown()
+		for began := time.Now(); time.Since(began) < 2*time.Second; {
+			h := take(o, rwlock.New(o.other, nightly).Lock)
+			time.Sleep(5 * time.Millisecond) // virtual
+			given(o, h)
+		}
+		if n := shown() - before; n < 2 || n > 21 {
+			o.Errorf("%d tables in two seconds", n)
+		}
+		w.shows("no holder, no waiter")
+		before = shown()
+		o.host.Cut() // ends the watches
+		w.shows("no holder, no waiter")
+		if n := shown() - before; n > 0 {
+			o.Errorf("%d tables without a change", n)
+		}
+		w.stop()
+	})
+}
+
 // A change is shown although the server drops the listings right after it, and the connection
 // stays. Its event comes only once.
 func TestWatchListsAgainAfterAnOverload(t *testing.T) {
@@ -513,6 +540,12 @@ func TestBreakSaysWhatItHasDeleted(t *testing.T) {
 				o.Errorf("the former holder: %v", err)
 			}
 		}
+		h := take(o, semaphore.New(o.other, nightly, 3).Locker(2).Lock) // has two nodes
+		o.contains(o.breaks(0), "deleted: holds, 2 permits")
+		if left, _, err := o.other.Client().Children(o.other.Path(nightly + "/queue")); err != nil || len(left) > 0 {
+			o.Errorf("left: %q, %v", left, err)
+		}
+		_ = h.Release(o.Context()) // it was lost
 	})
 }
 

@@ -80,6 +80,7 @@ func TestWrongUsage(t *testing.T) {
 		{"-data __REVOKE__", []string{"run", "-data", "__REVOKE__", "/jobs", "--", "true"}},
 		{"-wait 0s", []string{"run", "-wait", "0", "/jobs", "--", "true"}},
 		{"-kill-after", []string{"run", "-kill-after", "10s", "-session-timeout", "20s", "/jobs", "--", "true"}},
+		{"-kill-after -1s is negative", []string{"run", "-kill-after", "-1s", "/jobs", "--", "true"}},
 		{"has granted", []string{"run", "-kill-after", "1h", "-session-timeout", "4h", "/jobs", "--", "true"}},
 		{"-token 0: a token is 1 or more", []string{"break", "-yes", "-token", "0", "/jobs"}},
 		{"-token -1: a token is 1 or more", []string{"ask", "-token", "-1", "/jobs"}},

@@ -27,7 +27,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) { // under nohup(1) zklock would not catch it, either
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH} {
 		c := start(t, "", "run", path, "--", "sh", "-c", handles(sig, "echo got signal; exit 9"))
 		c.Hears("ready")
 		c.Signal(sig)
