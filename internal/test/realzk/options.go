@@ -54,8 +54,6 @@ func (o Options) flags() []string {
 		// With these flags a server starts in two thirds of the default's time.
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-XX:-UsePerfData",
 		"-Djava.net.preferIPv4Stack=true",
-		// 3.4 would not start without log4j, which is not on the class path (jarsUnder).
-		"-Dzookeeper.jmx.log4j.disable=true",
 		"-Dzookeeper.forceSync=" + yesNo(o.ForceSync),
 		fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", o.ContainerCheck.Milliseconds()),
 	}, o.JVM...)
