@@ -165,6 +165,21 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 	}
 }
 
+// The next writer does not wait until a holder that has not called Held releases a deleted node.
+func TestAWriterDoesNotWaitForTheHolderOfADeletedNode(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
+		h := other.write()
+		line := c.queued(2) // both before the grant
+		unlock(s, h)
+		h = line[0].Granted()
+		line[1].Waits()
+		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
+		unlock(s, line[1].Granted())
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+	})
+}
+
 // The holder has not called Held. Its Release must not hand on a deleted node, and must report the
 // loss.
 func TestADeletedNodeIsNotHandedOn(t *testing.T) {

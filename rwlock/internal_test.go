@@ -46,24 +46,26 @@ func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	})
 }
 
-// Nor may a reader join a lost grant, even if no writer waits.
+// Nor may a reader join a lost grant, even if no writer waits. A hook of the grant runs after the
+// loss, and before the watch on its node has fired.
 func TestNoReaderJoinsALostGrant(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m, grant := granted(s)
+		conn := s.Connect()
+		m := New(locks.On(conn), s.Path)
+		grant, err := m.queue.Acquire(s.Ctx, m.reads.request(), true)
+		s.Must(err)
 		p := m.reads.open(grant, m.queue.NewSharing(), 1)
 		if m.reads.join(s.Context()) != p {
 			s.Fatal("not joined, so there is nothing to see")
 		}
-		var h queue.Hold
-		h.Begin(grant, m.queue, p, nil)
-		lost := h.State().Lost()
-		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
-		s.Lost(lost)
-		if m.reads.join(s.Context()) != nil {
-			s.Error("joined a lost lock")
-		}
-		for range 2 {
-			_ = p.leave(s.Ctx)
+		var shared, joined bool
+		grant.OnEnd(func(error) {
+			shared = grant.KnownToExist() && p.sharing.CanJoin()
+			joined = m.reads.join(s.Context()) != nil
+		})
+		conn.Close()
+		if !shared || joined {
+			s.Errorf("the node may be shared: %v; joined a lost lock: %v", shared, joined)
 		}
 	})
 }
@@ -175,5 +177,27 @@ func TestALockHandedToACanceledWriterIsReleased(t *testing.T) {
 			}
 			s.Must(h.Release(s.Ctx))
 		}
+	})
+}
+
+// A waiter is canceled, and told to queue before it has left the line. It tells the next waiter.
+func TestACanceledWriterThatIsToldToQueueTellsTheNext(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		m := New(locks.On(s.Connect()), s.Path, WithHandoff(100))
+		h, err := m.Lock(s.Ctx)
+		s.Must(err)
+		first := contract.Begin(s, s.Ctx, m.Lock)
+		s.Settle()
+		next := contract.Begin(s, s.Ctx, m.Lock)
+		s.Settle()
+		c := m.writes
+		c.mu.Lock()
+		first.Cancel() // its goroutine is woken, and then waits for mu
+		c.grant = nil  // the end of the series, as over does it
+		c.nextLocked()
+		c.mu.Unlock()
+		s.Is(first.Failed(), context.Canceled)
+		s.Must(h.Release(s.Ctx))
+		s.Must(next.Granted().Release(s.Ctx))
 	})
 }
