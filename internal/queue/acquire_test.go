@@ -127,6 +127,30 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	})
 }
 
+// On such a connection a reader lists also if the check in its create has shown that no writer is
+// queued: a hold without a token fences nothing.
+func TestTheTokenOfAReaderThatNeedNotList(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		for range 3 {
+			x.must(nil, x.reads())
+		}
+		x.queue.client.VerifyHeaderZxid(1, 2)
+		if x.queue.view.noWriter() == nil {
+			t.Fatal("each reader lists, so there is nothing to see")
+		}
+		g, err := x.queue.Acquire(t.Context(), Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
+		x.must(nil, err)
+		_, node, err := x.witness.Exists(g.granted.nodes[0].path())
+		x.must(nil, err)
+		if g.Token() != node.Czxid {
+			t.Errorf("token %d, czxid %d", g.Token(), node.Czxid)
+		}
+		x.must(nil, g.Release(t.Context()))
+	})
+}
+
 // If the node is deleted before its token is read, the waiter queues again.
 func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	t.Parallel()
@@ -204,6 +228,27 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
+// The last blocker is gone, but the waiter watches no node of its own, so its own node may be gone,
+// too.
+func TestNoGrantByAnEventWithoutAWatchOnTheOwnNode(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 10*time.Second)
+		m := x.enter()
+		for _, c := range []struct {
+			watches bool
+			want    turn
+		}{{false, relist}, {true, pending}} {
+			if c.watches {
+				x.watchesItself(m)
+			}
+			if next, err := m.waitEvent(t.Context(), &blockers{rule: lockRule}, nil); next != c.want || err != nil {
+				t.Errorf("it watches its node: %v: %v, %v, want %v", c.watches, next, err, c.want)
+			}
+		}
+	})
+}
+
 // The reply to the create, and a listing, count only for the directory that the limit belongs to.
 // If the directory was deleted and created again, another limit may have the same version: so the
 // limit is read again, and the queue is listed.
@@ -276,6 +321,8 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 
 // The right to read the node ahead is revoked while the waiter watches it, so the server withholds
 // the event of the deletion. The waiter detects the deletion after waiting about as long again.
+// Until then it lists after 5 s, 10 s later, 20 s later and so on, each time up to a quarter
+// earlier.
 func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 	t.Parallel()
 	for what, gone := range map[string]bool{"it is deleted": true, "it stays": false} {
@@ -288,6 +335,9 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				time.AfterFunc(10*time.Minute, func() {
+					if n := x.proxy.Seen(proxy.ListOp); n < 1+6 || n > 1+7 {
+						t.Errorf("%d listings in ten minutes", n)
+					}
 					_, err := x.witness.SetACL(ahead, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 					x.must(nil, err)
 					if gone {
