@@ -49,7 +49,7 @@ func validate(path string, most int) error {
 		}
 	}
 	for _, r := range path {
-		if r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r && r <= 0xffff || r > 0xffff {
+		if r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r {
 			return fmt.Errorf("path %q has the character %U, which ZooKeeper refuses", path, r)
 		}
 	}
