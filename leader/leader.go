@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +119,7 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	case len(data) > queue.MaxData:
 		return e.queue.Wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
 	}
-	return e.queue.Wrap(op, h.Write(ctx, bytes.Clone(data)))
+	return e.queue.Wrap(op, h.Write(ctx, data))
 }
 
 // Status returns the state of this value in this process, without a request: for a health check.
