@@ -223,7 +223,7 @@ func (l *laboratory) machine(t *testing.T) [][]string {
 	about := [][]string{
 		{"date", time.Now().UTC().Format(time.DateOnly)},
 		{"processor", fmt.Sprintf("%d cores, %s", runtime.NumCPU(), inFile("/proc/cpuinfo", `(?m)^model name\s*: (.+)$`))},
-		{"memory", inFile("/proc/meminfo", `(?m)^MemTotal:\s*(\d+ kB)`)},
+		{"memory", inFile("/proc/meminfo", `(?m)^MemTotal:\s*(\d+)\d{6} kB`) + " GB"},
 		{"system", runtime.GOOS + "/" + runtime.GOARCH},
 		{"Go", strings.TrimPrefix(runtime.Version(), "go")},
 		{"ZooKeeper", version + ", one server, `forceSync=yes`"},
