@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -47,13 +48,13 @@ func fromEnv(t *testing.T) *campaign {
 		length: plainRun, first: rand.Uint64() >> 40, jobs: runtime.GOMAXPROCS(0),
 		tally: make(map[string]int), faults: make(map[string]int), worlds: make(map[string]int), struck: make(map[string]int),
 	}
-	parse(t, "EXPLORE", &c.length, time.ParseDuration)
-	parse(t, "EXPLORE_JOBS", &c.jobs, strconv.Atoi)
-	parse(t, "EXPLORE_STOP", &c.stop, strconv.ParseBool)
-	parse(t, "EXPLORE_FROM", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	test.Setting(t, "EXPLORE", &c.length, time.ParseDuration)
+	test.Setting(t, "EXPLORE_JOBS", &c.jobs, strconv.Atoi)
+	test.Setting(t, "EXPLORE_STOP", &c.stop, strconv.ParseBool)
+	test.Setting(t, "EXPLORE_FROM", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
 	if os.Getenv("EXPLORE_SEED") != "" {
 		c.only, c.stop, c.jobs = true, true, 1
-		parse(t, "EXPLORE_SEED", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+		test.Setting(t, "EXPLORE_SEED", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
 	}
 	c.kind, c.step = os.Getenv("EXPLORE_KIND"), 1
 	if c.kind != "" && !c.only {
@@ -66,17 +67,6 @@ func fromEnv(t *testing.T) *campaign {
 	}
 	c.next = c.first
 	return c
-}
-
-func parse[T any](t *testing.T, name string, to *T, read func(string) (T, error)) {
-	t.Helper()
-	if v := os.Getenv(name); v != "" {
-		got, err := read(v)
-		if err != nil {
-			t.Fatalf("%s=%s: %v", name, v, err)
-		}
-		*to = got
-	}
 }
 
 // TestExplore plays seeds until its time has passed. It must find nothing.

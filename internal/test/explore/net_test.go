@@ -136,7 +136,7 @@ func (m *machine) all() line {
 
 func (m *machine) out() line {
 	if m.process != nil {
-		return proxied{m, m.packets.Mute}
+		return proxied{m, m.packets.MuteRequests}
 	}
 	return m.network.OneWay(m.name, memnet.Any)
 }

@@ -265,10 +265,13 @@ func (p *Proxy) accept(d *door, l net.Listener) {
 // direction, not even the end of a connection.
 func (p *Proxy) Mute() { p.setMute(true, true) }
 
+// MuteRequests drops what clients send, and forwards what the server sends.
+func (p *Proxy) MuteRequests() { p.setMute(true, false) }
+
 // MuteReplies forwards requests and drops what the server sends.
 func (p *Proxy) MuteReplies() { p.setMute(false, true) }
 
-// Unmute ends Mute and MuteReplies. It cuts connections that have lost a packet.
+// Unmute ends Mute, MuteRequests and MuteReplies. It cuts connections that have lost a packet.
 func (p *Proxy) Unmute() {
 	p.setMute(false, false)
 	for _, c := range p.live(func(c *proxyConn) bool { return c.lossy[toServer] || c.lossy[toClient] }) {
