@@ -57,6 +57,10 @@
 // As long as the record exists, no slot is completed twice, and two runs are completed only if
 // their calls are at least half a period apart. To have a job run again, delete the node "last".
 //
+// If no server answers for a whole night, that night's slot is not run. The next night's call
+// completes a larger slot; then RunSlot refuses the missed slot with [ErrPassed]. To miss no slot,
+// run every slot after [Job.Last], the smallest first: see the example CatchUp of [Job].
+//
 // The work itself can be done more than once: if it fails halfway, if its process dies after the
 // work and before the record, or if the lock is lost (see [zklocks.Hold]). Make the work safe to
 // repeat, or write its result by [zklocks.Hold.Multi]. If the work always fails, each process that

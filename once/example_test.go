@@ -53,6 +53,56 @@ func ExampleJob_RunSlot() {
 	// the report of 2026-11-27
 }
 
+// After two nights without a server the third night's call sends all three reports.
+func ExampleJob_catchUp() {
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
+
+	job := once.New(conn, "/examples/report")
+	for _, night := range []string{"2026-11-24", "2026-11-27"} {
+		day, err := time.Parse(time.DateOnly, night)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := catchUp(context.Background(), job, day, sendReport); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// the report of 2026-11-24
+	// the report of 2026-11-25
+	// the report of 2026-11-26
+	// the report of 2026-11-27
+}
+
+// catchUp sends the reports of all days after the last report, up to this day, the oldest first. It
+// stops at the first failure: if it sent the next day's report, no process could send this one.
+func catchUp(ctx context.Context, job *once.Job, until time.Time, send func(ctx context.Context, day string) error) error {
+	day := until
+	last, err := job.Last(ctx)
+	switch {
+	case errors.Is(err, once.ErrNever): // this day's report is the first
+	case err != nil:
+		return err
+	default:
+		if day, err = time.Parse(time.DateOnly, last.Slot); err != nil {
+			return err
+		}
+		day = day.AddDate(0, 0, 1)
+	}
+	for ; !day.After(until); day = day.AddDate(0, 0, 1) {
+		slot := day.Format(time.DateOnly)
+		err := job.RunSlot(ctx, slot, func(ctx context.Context, _ *zklocks.Hold) error {
+			return send(ctx, slot)
+		})
+		if err != nil && !errors.Is(err, once.ErrDone) { // ErrDone: another process has sent it
+			return err
+		}
+	}
+	return nil
+}
+
 // Every process calls RunEvery at the same times, here at the full minute.
 func ExampleJob_RunEvery() {
 	ctx := context.Background()

@@ -84,16 +84,23 @@ func (j *Job) RunEvery(ctx context.Context, period time.Duration, work func(cont
 	if period <= 0 {
 		return j.wrap("run", fmt.Errorf("the period is %v: it must be positive", period))
 	}
-	return j.run(ctx, "", work, func(last Run, called, now time.Time) bool {
+	return j.run(ctx, "", work, func(last history, called, now time.Time) error {
 		// A record from the future was written by a wrong clock. It must not stop the job for long.
-		return called.Sub(last.Called) < period/2 && last.Called.Sub(now) < period/2
+		if called.Sub(last.Called) < period/2 && last.Called.Sub(now) < period/2 {
+			return fmt.Errorf("%w: %s", ErrDone, last.what())
+		}
+		return nil
 	})
 }
 
-// RunSlot calls work, unless a process of the cluster has done the work of this slot or of a larger
-// slot: then the error matches [ErrDone]. Slots are compared as strings and must grow: dates such
-// as "2026-11-26", or numbers with leading zeros ("10" is smaller than "9"). A slot has at most
-// 1024 bytes. If the slot is done, RunSlot sends one read.
+// RunSlot calls work, unless a process of the cluster has done the work of this slot: then the
+// error matches [ErrDone]. Slots are compared as strings and must grow: dates such as "2026-11-26",
+// or numbers with leading zeros ("10" is smaller than "9"). A slot has at most 1024 bytes.
+//
+// If a larger slot has been completed and this slot has not, RunSlot does not call work: the error
+// matches [ErrPassed]. The record has the largest slot and the 32 slots that were completed before
+// it. For a slot that was completed earlier the error matches ErrPassed, too. In both cases RunSlot
+// sends one read.
 //
 // Everything else is as in [Job.RunEvery].
 func (j *Job) RunSlot(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error) error {
@@ -105,29 +112,36 @@ func (j *Job) RunSlot(ctx context.Context, slot string, work func(context.Contex
 	case !utf8.ValidString(slot):
 		return j.wrap("run", fmt.Errorf("the slot %q is not valid UTF-8", slot))
 	}
-	// The answer may be out of date, but a slot that was done remains done.
-	if last, err := j.Last(ctx); err == nil && slot <= last.Slot {
-		return j.wrap("run", last.done())
+	// The answer may be out of date, but a slot that was done or passed remains so.
+	if last, err := j.last(ctx); err == nil {
+		if err := last.refuses(slot); err != nil {
+			return j.wrap("run", err)
+		}
 	}
-	return j.run(ctx, slot, work, func(last Run, _, _ time.Time) bool { return slot <= last.Slot })
+	return j.run(ctx, slot, work, func(last history, _, _ time.Time) error { return last.refuses(slot) })
 }
 
-const maxSlot = 1 << 10
+const maxSlot = 1 << 10 // bytes
 
 // Last returns the last completed run. The error matches [ErrNever] if there is none. Last reads
 // from one server, so the result may be out of date. The other errors are ctx's error;
 // zk.ErrClosing; zk.ErrNoAuth if the client lacks READ on the record; and what is wrong with the
 // arguments of New.
 func (j *Job) Last(ctx context.Context) (Run, error) {
+	last, err := j.last(ctx)
+	return last.Run, err
+}
+
+func (j *Job) last(ctx context.Context) (history, error) {
 	if err := j.core().Invalid(); err != nil {
-		return Run{}, j.wrap("last run of", err)
+		return history{}, j.wrap("last run of", err)
 	}
 	last, data, _, err := j.read(ctx)
 	if err == nil && len(data) == 0 {
 		err = ErrNever
 	}
 	if err != nil {
-		return Run{}, j.wrap("last run of", err)
+		return history{}, j.wrap("last run of", err)
 	}
 	return last, nil
 }
@@ -143,11 +157,11 @@ func (j *Job) core() *queue.Queue {
 
 // read returns the last run, the data of the record, and its Stat. Without a run the data are
 // empty. Without a node the version is -1.
-func (j *Job) read(ctx context.Context) (last Run, data []byte, stat *zk.Stat, err error) {
+func (j *Job) read(ctx context.Context) (last history, data []byte, stat *zk.Stat, err error) {
 	data, stat, err = j.queue.Client().Get(ctx, j.record)
 	switch {
 	case err == zk.ErrNoNode:
-		return Run{}, nil, &zk.Stat{Version: -1}, nil
+		return history{}, nil, &zk.Stat{Version: -1}, nil
 	case err != nil:
 		err = queue.Explain(err, "READ on "+j.record)
 	case len(data) > 0:
@@ -186,9 +200,9 @@ func (j *Job) write(ctx context.Context, hold *zklocks.Hold, data []byte, versio
 	}
 }
 
-// run calls work under the lock, unless done returns true for the last run and the time of this
-// call.
-func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error, done func(last Run, called, now time.Time) bool) error {
+// run calls work under the lock, unless refuses returns an error for the last run, the time of this
+// call and the present time.
+func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error, refuses func(last history, called, now time.Time) error) error {
 	if work == nil {
 		panic("once: the function is nil")
 	}
@@ -209,9 +223,10 @@ func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *
 			return err
 		}
 		now := time.UnixMilli(stat.Mtime).UTC()
-		run := Run{Slot: max(slot, last.Slot), Called: now.Add(-waited.Round(time.Millisecond)), Start: now, Pid: os.Getpid()}
-		if done(last, run.Called, now) {
-			return j.wrap("run", last.done())
+		run := last.next(slot)
+		run.Called, run.Start = now.Add(-waited.Round(time.Millisecond)), now
+		if err := refuses(last, run.Called, now); err != nil {
+			return j.wrap("run", err)
 		}
 		began := time.Now()
 		if err := work(ctx, hold); err != nil {
@@ -229,11 +244,46 @@ func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *
 	})
 }
 
-// done returns an error that matches ErrDone and names the process that has done the work.
-func (r Run) done() error {
-	what := ""
-	if r.Slot != "" {
-		what = fmt.Sprintf("slot %q, ", r.Slot)
+// history is the content of the record: the last run, and the slots before its slot.
+type history struct {
+	Run
+	Earlier []string `json:"earlier,omitempty"` // completed before Slot, in this order; at most maxEarlier
+}
+
+const maxEarlier = 32
+
+// refuses returns nil if the slot is larger than all that were completed.
+func (h history) refuses(slot string) error {
+	switch {
+	case slot > h.Slot:
+		return nil
+	case slot == h.Slot:
+		return fmt.Errorf("%w: %s", ErrDone, h.what())
+	case slices.Contains(h.Earlier, slot):
+		return fmt.Errorf("%w: slot %q, before %s", ErrDone, slot, h.what())
 	}
-	return fmt.Errorf("%w: %sby process %d on %q, from %s to %s", ErrDone, what, r.Pid, r.Host, r.Start.Format(time.RFC3339), r.End.Format(time.RFC3339))
+	return fmt.Errorf("%w: the record does not have slot %q, and slots must grow: the last is %s", ErrPassed, slot, h.what())
+}
+
+// next returns the history with a run of the slot, or of the same slot if that is empty.
+func (h history) next(slot string) history {
+	next := history{Run{Slot: h.Slot, Pid: os.Getpid()}, h.Earlier}
+	if slot == "" {
+		return next
+	}
+	if h.Slot != "" {
+		next.Earlier = append(slices.Clip(h.Earlier), h.Slot)
+		next.Earlier = next.Earlier[max(0, len(next.Earlier)-maxEarlier):]
+	}
+	next.Slot = slot
+	return next
+}
+
+// what describes the last run.
+func (h history) what() string {
+	slot := ""
+	if h.Slot != "" {
+		slot = fmt.Sprintf("slot %q, ", h.Slot)
+	}
+	return fmt.Sprintf("%sby process %d on %q, from %s to %s", slot, h.Pid, h.Host, h.Start.Format(time.RFC3339), h.End.Format(time.RFC3339))
 }

@@ -386,17 +386,23 @@ func TestTheContextIsCanceledDuringTheWork(t *testing.T) {
 	})
 }
 
-// Slots grow as strings. A slot that is done costs one read.
+// Slots grow as strings. A slot that is done, or that a larger slot has passed, costs one read.
 func TestSlots(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")
 		for _, s := range []struct {
 			slot string
-			done bool
-		}{{"2026-11-26", false}, {"2026-11-26", true}, {"2026-11-25", true}, {"2026-11-27", false}, {"9", false}, {"10", true}, {"2026-11-28", true}} {
+			want error
+		}{
+			{"2026-11-24", nil}, {"2026-11-26", nil}, {"2026-11-26", once.ErrDone}, {"2026-11-24", once.ErrDone},
+			{"2026-11-25", once.ErrPassed}, {"2026-11-23", once.ErrPassed}, {"2026-11-27", nil},
+			{"2026-11-25", once.ErrPassed}, {"9", nil}, {"10", once.ErrPassed}, {"2026-11-26", once.ErrDone},
+		} {
 			err := a.job.RunSlot(t.Context(), s.slot, nothing)
-			if errors.Is(err, once.ErrDone) != s.done || err != nil && !s.done {
-				t.Errorf("slot %s: %v", s.slot, err)
+			for _, sentinel := range []error{once.ErrDone, once.ErrPassed} {
+				if errors.Is(err, sentinel) != (s.want == sentinel) || err != nil && s.want == nil {
+					t.Errorf("slot %s: %v, want %v", s.slot, err, s.want)
+				}
 			}
 		}
 		// The smaller slot waits for the larger slot.
@@ -409,18 +415,78 @@ func TestSlots(t *testing.T) {
 			}))
 		})
 		<-working
-		c.wantDone(a.job.RunSlot(t.Context(), "9a", nothing))
+		if err := a.job.RunSlot(t.Context(), "9a", nothing); !errors.Is(err, once.ErrPassed) {
+			t.Errorf("slot 9a: %v, want ErrPassed", err)
+		}
 		c.all.Wait()
 
-		before := a.Seen(zktest.Any)
-		err := a.job.RunSlot(t.Context(), "10", nothing)
-		c.wantDone(err)
-		if sent := a.Seen(zktest.Any) - before; sent != 1 {
-			t.Errorf("%d requests, want one", sent)
-		}
 		host, _ := os.Hostname()
-		if !strings.Contains(err.Error(), fmt.Sprintf(`once: run /jobs/report: done already: slot "9b", by process %d on %q`, os.Getpid(), host)) {
-			t.Errorf("error %q", err)
+		by := fmt.Sprintf("by process %d on %q, from ", os.Getpid(), host)
+		for slot, text := range map[string]string{
+			"9b": `done already: slot "9b", ` + by,
+			"9":  `done already: slot "9", before slot "9b", ` + by,
+			"10": `slot passed: the record does not have slot "10", and slots must grow: the last is slot "9b", ` + by,
+		} {
+			before := a.Seen(zktest.Any)
+			err := a.job.RunSlot(t.Context(), slot, nothing)
+			if sent := a.Seen(zktest.Any) - before; sent != 1 {
+				t.Errorf("slot %s: %d requests, want one", slot, sent)
+			}
+			if !strings.HasPrefix(fmt.Sprint(err), "once: run /jobs/report: "+text) {
+				t.Errorf("slot %s: error %q", slot, err)
+			}
+		}
+	})
+}
+
+// The record has the last slots, so that it does not grow forever.
+func TestTheRecordIsLimited(t *testing.T) {
+	play(t, func(t *testing.T, c *cluster) {
+		a := c.process("a")
+		for i := range 40 {
+			must(t, a.job.RunSlot(t.Context(), fmt.Sprintf("%02d", i), nothing))
+		}
+		must(t, a.job.RunEvery(t.Context(), time.Nanosecond, nothing)) // keeps the slots
+		for slot, want := range map[string]error{"07": once.ErrDone, "06": once.ErrPassed} {
+			if err := a.job.RunSlot(t.Context(), slot, nothing); !errors.Is(err, want) {
+				t.Errorf("slot %s: %v, want %v", slot, err, want)
+			}
+		}
+	})
+}
+
+// Two processes catch up at the same time. The work of one day fails twice: each process stops at
+// that day, so that the day is not passed, and the next calls begin with it.
+func TestCatchUpStopsAtAFailure(t *testing.T) {
+	play(t, func(t *testing.T, c *cluster) {
+		days := []*once.Job{c.process("a").job, c.process("b").job}
+		var sent []string
+		failures := 0
+		broken := errors.New("broken")
+		night := func(day int, want error) {
+			for _, job := range days {
+				c.all.Go(func() {
+					err := catchUp(t.Context(), job, time.Date(2026, 11, day, 0, 0, 0, 0, time.UTC), func(_ context.Context, day string) error {
+						time.Sleep(time.Second)
+						if day == "2026-11-25" && failures < 2 {
+							failures++
+							return broken
+						}
+						sent = append(sent, day)
+						return nil
+					})
+					if !errors.Is(err, want) {
+						t.Errorf("day %d: %v, want %v", day, err, want)
+					}
+				})
+			}
+			c.all.Wait()
+		}
+		night(24, nil)
+		night(26, broken)
+		night(27, nil)
+		if want := []string{"2026-11-24", "2026-11-25", "2026-11-26", "2026-11-27"}; !slices.Equal(sent, want) {
+			t.Errorf("sent %q, want %q", sent, want)
 		}
 	})
 }

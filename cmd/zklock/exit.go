@@ -12,6 +12,7 @@ import (
 // commands that cannot run.
 const (
 	exitFree      = 1 // of ls -status
+	exitPassed    = 118
 	exitAsked     = 119
 	exitBusy      = 120
 	exitLost      = 121
@@ -29,6 +30,7 @@ const exitCodes = `Exit codes of zklock run: the command's own, 128 + n if signa
 if it was done already (-slot, -once-every), and zklock's own, which come with a
 message that begins with "zklock:".
 
+  118  a later slot was completed, and this one was not (-slot)
   119  the command was ended because zklock ask asked for the lock
   120  the lock is taken (-try)
   121  the lock was lost: the command was ended, had ended, or was not started

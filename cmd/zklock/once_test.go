@@ -33,8 +33,9 @@ func TestASlotIsRunOnce(t *testing.T) {
 	if code, cries := third.Ends(); code != 0 || cries != "" {
 		t.Errorf("with -quiet: exit code %d, %q", code, cries)
 	}
-	ends(t, run("2026-11-25", "exit 4"), 0, "done already")
+	ends(t, run("2026-11-25", "exit 4", "-quiet"), exitPassed, "zklock: "+path+": slot passed: the record does not have slot \"2026-11-25\"", "the command was not run")
 	ends(t, run("2026-11-27", "exit 0"), 0)
+	ends(t, run("2026-11-26", "exit 4"), 0, "done already: slot \"2026-11-26\", before slot \"2026-11-27\"")
 	if code, text := prints(t, "", nil, "ls", path); code != 0 || !strings.Contains(text, path+": once, last run until 20") || !strings.Contains(text, "for slot 2026-11-27, no holder, no waiter") {
 		t.Errorf("ls, exit code %d: %s", code, text)
 	}

@@ -214,6 +214,8 @@ func (o *order) notStarted(ctx context.Context, conn *zklocks.Conn, err error) e
 			say("%s", strings.TrimPrefix(err.Error(), "once: run "))
 		}
 		return nil
+	case errors.Is(err, once.ErrPassed):
+		return fail(exitPassed, "%s; the command was not run", strings.TrimPrefix(err.Error(), "once: run "))
 	case o.quiet && errors.Is(err, zklocks.ErrBusy):
 		return exit{code: exitBusy}
 	case errors.Is(err, zklocks.ErrBusy):
