@@ -65,7 +65,7 @@ binaries: ## build zklock for Linux and macOS, reproducibly, into bin/release; C
 	@GO="$(GO)" scripts/binaries.sh $(if $(CHECK),-check)
 
 vulncheck: ## look for known vulnerabilities, in nested modules, too; needs the Go vulnerability database
-	@for dir in . cmd/zklock examples/gocron examples/metrics metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
+	@for dir in . cmd/zklock examples/gocron examples/metrics examples/tracing metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
 
 tidy: ## bring go.mod and go.sum up to date, in nested modules, too
 	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && GO="$(GO)" "$(CURDIR)/scripts/tidy.sh") || exit 1; done

@@ -27,6 +27,20 @@
 // [Queued] and [Retried] show why a call takes long. [Leaked] reports a mistake in the program: a
 // hold that can no longer be released.
 //
+// # Times and contexts
+//
+// Each event of a call or a hold has its time, At. Waited and Held count from the event that began
+// the call or the hold, exactly: e.At.Add(-e.Waited) of [Granted] and [Failed] is At of [Called],
+// and e.At.Add(-e.Held) of [Released], [Lost] and [Leaked] is At of [Granted]. So an observer that
+// gets the end of a call can record all of it, for example as a span of a trace.
+//
+// Called, Queued, Granted and Failed have the context that the program passed to the call. Its
+// values, such as the span of a request, relate the event to the caller. It may be canceled
+// already. An observer that keeps it keeps everything that the context refers to.
+//
+// The events of a hold have no context, because a hold may outlive the request that acquired it.
+// The lock drops the context of the call when the call returns.
+//
 // # Rules for the functions
 //
 // Many goroutines may call them at the same time. The goroutine that called the method of the lock
@@ -45,6 +59,7 @@
 package observe
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -114,6 +129,8 @@ type Observer struct {
 // leader makes one call for each term.
 type Called struct {
 	LockInfo // without Node and Token
+	Context  context.Context
+	At       time.Time
 }
 
 // Queued reports that a node is in the queue and must wait. Calls of one process that share a node
@@ -121,7 +138,9 @@ type Called struct {
 // expires, the call queues again at the tail, and the event comes again.
 type Queued struct {
 	LockInfo
-	Ahead int // how many nodes must be deleted before it is granted
+	Context context.Context // without values if readers wait together
+	At      time.Time
+	Ahead   int // how many nodes must be deleted before it is granted
 }
 
 func (e Queued) LogValue() slog.Value { return e.group(slog.Int("ahead", e.Ahead)) }
@@ -130,8 +149,10 @@ func (e Queued) String() string       { return e.LogValue().String() }
 // Granted reports that a call returned a hold.
 type Granted struct {
 	LockInfo
-	Waited time.Duration // since Called
-	Joined bool          // its node has, or had, another hold: a shared read, a re-entry, a handoff
+	Context context.Context
+	At      time.Time
+	Waited  time.Duration // since Called
+	Joined  bool          // its node has, or had, another hold: a shared read, a re-entry, a handoff
 }
 
 func (e Granted) LogValue() slog.Value {
@@ -141,7 +162,9 @@ func (e Granted) String() string { return e.LogValue().String() }
 
 // Failed reports that a call failed. It holds nothing.
 type Failed struct {
-	LockInfo               // without Node and Token
+	LockInfo // without Node and Token
+	Context  context.Context
+	At       time.Time
 	Waited   time.Duration // since Called
 	Cause    error         // the error of the call; zklocks.ErrBusy if a call that does not wait found the lock taken
 }
@@ -154,6 +177,7 @@ func (e Failed) String() string { return e.LogValue().String() }
 // Released reports that a hold was released.
 type Released struct {
 	LockInfo
+	At   time.Time
 	Held time.Duration // from the grant to the answer to Release, or to the cancellation of Release's ctx
 }
 
@@ -167,6 +191,7 @@ func (e Released) String() string       { return e.LogValue().String() }
 // Verify, Multi or Release.
 type Lost struct {
 	LockInfo
+	At    time.Time
 	Held  time.Duration // from the grant to the detection
 	Cause error
 }
@@ -183,6 +208,7 @@ func (e Lost) String() string { return e.LogValue().String() }
 // exits must keep the Hold. A term of Run of package leader is not reported: Run releases it.
 type Leaked struct {
 	LockInfo
+	At   time.Time
 	Held time.Duration // since the grant
 }
 

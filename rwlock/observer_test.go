@@ -2,8 +2,10 @@ package rwlock_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zklocks/zklocks"
@@ -70,6 +72,72 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 			s.Errorf("%+v", contract.Of[any](events))
 		}
 		events.Balanced()
+	})
+}
+
+type asker struct{}
+
+// caller returns who made the call that an event belongs to.
+func caller(ctx context.Context) any { return ctx.Value(asker{}) }
+
+// The context of a call has the span of the request that makes the call.
+func TestTheEventsOfACallHaveItsContext(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		mu, events := observed(s)
+		by := func(who string) context.Context { return context.WithValue(s.Ctx, asker{}, who) }
+		first, err := mu.Lock(by("first"))
+		s.Must(err)
+		_, err = mu.TryLock(by("second"))
+		s.Is(err, zklocks.ErrBusy)
+		third := contract.Begin(s, by("third"), mu.Lock)
+		contract.Next[observe.Queued](events, 1)
+		s.Must(first.Release(by("release")))
+		hold := third.Granted()
+		s.Must(mu.Downgrade(by("downgrade"), hold))
+		s.Must(hold.Release(s.Ctx))
+		events.Balanced()
+
+		var got []any
+		for _, event := range contract.Of[any](events) {
+			switch e := event.(type) {
+			case observe.Called:
+				got = append(got, "called", caller(e.Context))
+			case observe.Queued:
+				got = append(got, "queued", caller(e.Context))
+			case observe.Granted:
+				got = append(got, "granted", caller(e.Context))
+			case observe.Failed:
+				got = append(got, "failed", caller(e.Context))
+			}
+		}
+		if want := []any{
+			"called", "first", "granted", "first", "called", "second", "failed", "second",
+			"called", "third", "queued", "third", "granted", "third", "called", "downgrade", "granted", "downgrade",
+		}; !slices.Equal(got, want) {
+			s.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// A hold may live for months. It must not keep what the request that acquired it refers to.
+func TestAHoldDropsTheContextOfItsCall(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		mu := rwlock.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(observe.Observer{}))
+		type request struct{ body [1 << 10]byte }
+		collected := new(atomic.Bool)
+		lock := func() *zklocks.Hold {
+			r := new(request)
+			runtime.AddCleanup(r, func(done *atomic.Bool) { done.Store(true) }, collected)
+			hold, err := mu.Lock(context.WithValue(context.Background(), asker{}, r))
+			s.Must(err)
+			return hold
+		}
+		hold := lock()
+		test.Eventually(s, soon, "the garbage collector takes the request", func() bool {
+			runtime.GC()
+			return collected.Load()
+		})
+		s.Must(hold.Release(s.Ctx))
 	})
 }
 

@@ -11,7 +11,7 @@ unraced='^TestModel'
 without=(./internal/queue)
 
 # Nested modules are not part of ./... and need a call of their own.
-nested=(cmd/zklock examples/gocron examples/metrics metrics)
+nested=(cmd/zklock examples/gocron examples/metrics examples/tracing metrics)
 
 # inside DIR ARGUMENTS...
 inside() {

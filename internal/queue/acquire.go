@@ -174,7 +174,7 @@ func (w *waiter) look(ctx context.Context, wait bool) (l looked) {
 	case !wait:
 		l.err = hold.ErrBusy
 	default:
-		w.tellQueued(ahead)
+		w.tellQueued(ctx, ahead)
 		l.watches, l.err = w.watch(ctx, l.blockers) // 4 watch
 	}
 	return l

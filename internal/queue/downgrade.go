@@ -49,7 +49,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 			h.missed(old[0], err)
 			return err
 		}
-		h.call.downgraded(q, now.node) // before settle, so that a release, which waits for settle, notifies later
+		h.call.downgraded(ctx, q, now.node) // before settle, so that a release, which waits for settle, notifies later
 		nodes := slices.Clone(held.nodes)
 		nodes[slices.Index(nodes, old[0])] = now
 		settle(&heldNodes{nodes: nodes})

@@ -16,12 +16,12 @@ import (
 // counts are gauges. No event takes a request.
 
 // tellQueued reports, once, that the waiter must wait, and for how many deletions.
-func (w *waiter) tellQueued(ahead int) {
+func (w *waiter) tellQueued(ctx context.Context, ahead int) {
 	if len(w.queue.cfg.Observers) == 0 || w.queued {
 		return
 	}
 	w.queued = true
-	event := observe.Queued{LockInfo: w.queue.info(w.request), Ahead: ahead}
+	event := observe.Queued{LockInfo: w.queue.info(w.request), Context: ctx, At: time.Now(), Ahead: ahead}
 	event.Node, event.Token = w.nodes[0].Name, w.token
 	w.queue.each(func(o observe.Observer) { tell(o.Queued, event) })
 }
@@ -56,6 +56,7 @@ type Call []*observed
 // observed is the part of a call that concerns one lock.
 type observed struct {
 	queue *Queue
+	ctx   context.Context // of the call; nil when the call has returned a hold, which may live for months
 	began time.Time
 	lock  observe.LockInfo
 	held  atomic.Pointer[heldLock] // nil: there is no hold yet, or its end was reported
@@ -73,8 +74,8 @@ func (q *Queue) Call(ctx context.Context, r Request) Call {
 	if len(q.cfg.Observers) == 0 {
 		return nil
 	}
-	c := &observed{queue: q, began: time.Now(), lock: q.info(r)}
-	q.each(func(o observe.Observer) { tell(o.Called, observe.Called{LockInfo: c.lock}) })
+	c := &observed{queue: q, ctx: ctx, began: time.Now(), lock: q.info(r)}
+	q.each(func(o observe.Observer) { tell(o.Called, observe.Called{LockInfo: c.lock, Context: ctx, At: c.began}) })
 	return Call{c}
 }
 
@@ -87,7 +88,8 @@ func (q *Queue) Fail(call Call, op string, err error) error {
 
 func (call Call) failed(err error) {
 	for _, c := range call {
-		event := observe.Failed{LockInfo: c.lock, Waited: time.Since(c.began), Cause: err}
+		now := time.Now()
+		event := observe.Failed{LockInfo: c.lock, Context: c.ctx, At: now, Waited: now.Sub(c.began), Cause: err}
 		c.queue.each(func(o observe.Observer) { tell(o.Failed, event) })
 	}
 }
@@ -98,7 +100,8 @@ func (call Call) granted(h *Hold) {
 	for _, c := range call {
 		now := &heldLock{h.info(c.queue), time.Now()}
 		c.held.Store(now)
-		event := observe.Granted{LockInfo: now.LockInfo, Waited: now.since.Sub(c.began), Joined: joined}
+		event := observe.Granted{LockInfo: now.LockInfo, Context: c.ctx, At: now.since, Waited: now.since.Sub(c.began), Joined: joined}
+		c.ctx = nil
 		c.queue.each(func(o observe.Observer) { tell(o.Granted, event) })
 	}
 }
@@ -113,14 +116,14 @@ func (call Call) ended(h *Hold, end error) {
 		return
 	}
 	for _, c := range call {
-		was := c.held.Swap(nil)
+		was, now := c.held.Swap(nil), time.Now()
 		switch {
 		case was == nil: // reported already
 		case errors.Is(end, hold.ErrLost):
-			event := observe.Lost{LockInfo: was.LockInfo, Held: time.Since(was.since), Cause: end}
+			event := observe.Lost{LockInfo: was.LockInfo, At: now, Held: now.Sub(was.since), Cause: end}
 			c.queue.each(func(o observe.Observer) { tell(o.Lost, event) })
 		default:
-			event := observe.Released{LockInfo: was.LockInfo, Held: time.Since(was.since)}
+			event := observe.Released{LockInfo: was.LockInfo, At: now, Held: now.Sub(was.since)}
 			c.queue.each(func(o observe.Observer) { tell(o.Released, event) })
 		}
 	}
@@ -131,15 +134,16 @@ func (call Call) ended(h *Hold, end error) {
 func (call Call) leaked() {
 	for _, c := range call {
 		if was := c.held.Load(); was != nil {
-			event := observe.Leaked{LockInfo: was.LockInfo, Held: time.Since(was.since)}
+			now := time.Now()
+			event := observe.Leaked{LockInfo: was.LockInfo, At: now, Held: now.Sub(was.since)}
 			c.queue.each(func(o observe.Observer) { tell(o.Leaked, event) })
 		}
 	}
 }
 
 // downgraded notifies the observers of q that the hold was released, and then that a hold with the
-// kind and the name of the node n was called and granted.
-func (call Call) downgraded(q *Queue, n znode.Node) {
+// kind and the name of the node n was called and granted. ctx is the context of the downgrade.
+func (call Call) downgraded(ctx context.Context, q *Queue, n znode.Node) {
 	for _, c := range call {
 		was := c.held.Load()
 		if c.queue != q || was == nil {
@@ -151,9 +155,9 @@ func (call Call) downgraded(q *Queue, n znode.Node) {
 		called := now.LockInfo
 		called.Node, called.Token = "", 0
 		q.each(func(o observe.Observer) {
-			tell(o.Released, observe.Released{LockInfo: was.LockInfo, Held: now.since.Sub(was.since)})
-			tell(o.Called, observe.Called{LockInfo: called})
-			tell(o.Granted, observe.Granted{LockInfo: now.LockInfo, Joined: true})
+			tell(o.Released, observe.Released{LockInfo: was.LockInfo, At: now.since, Held: now.since.Sub(was.since)})
+			tell(o.Called, observe.Called{LockInfo: called, Context: ctx, At: now.since})
+			tell(o.Granted, observe.Granted{LockInfo: now.LockInfo, Context: ctx, At: now.since, Joined: true})
 		})
 	}
 }

@@ -2,8 +2,10 @@ package contract
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/observe"
@@ -64,7 +66,8 @@ func Next[E any](e *Events, n int) E {
 	return some[n-1]
 }
 
-// Balanced asserts, when everything has ended, that every call and every hold had one end.
+// Balanced asserts, when everything has ended, that every call and every hold had one end, and that
+// the end says exactly when the call or the hold began.
 func (e *Events) Balanced() {
 	e.tb.Helper()
 	sums := func() (waiting, holding int) {
@@ -76,4 +79,30 @@ func (e *Events) Balanced() {
 		waiting, holding := sums()
 		return waiting == 0 && holding == 0
 	})
+	calls, holds := begun(e, func(c observe.Called) time.Time { return c.At }), begun(e, func(g observe.Granted) time.Time { return g.At })
+	granted := begun(e, func(g observe.Granted) time.Time { return g.At.Add(-g.Waited) })
+	failed := begun(e, func(f observe.Failed) time.Time { return f.At.Add(-f.Waited) })
+	released := begun(e, func(r observe.Released) time.Time { return r.At.Add(-r.Held) })
+	lost := begun(e, func(l observe.Lost) time.Time { return l.At.Add(-l.Held) })
+	if ends := sorted(granted, failed); !slices.Equal(sorted(calls), ends) {
+		e.tb.Errorf("calls began at %v, and the ends of calls say %v", sorted(calls), ends)
+	}
+	if ends := sorted(released, lost); !slices.Equal(sorted(holds), ends) {
+		e.tb.Errorf("holds began at %v, and the ends of holds say %v", sorted(holds), ends)
+	}
+}
+
+// epoch has a reading of the monotonic clock.
+var epoch = time.Now()
+
+// begun returns when the call or the hold of each event began.
+func begun[E any](e *Events, began func(E) time.Time) (at []time.Duration) {
+	for _, event := range Of[E](e) {
+		at = append(at, began(event).Sub(epoch))
+	}
+	return at
+}
+
+func sorted(times ...[]time.Duration) []time.Duration {
+	return slices.Sorted(slices.Values(slices.Concat(times...)))
 }
