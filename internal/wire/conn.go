@@ -238,9 +238,9 @@ func (c *Conn) end() {
 // hangUp closes the network connection.
 func (c *Conn) hangUp() {
 	c.mu.Lock()
-	w := c.current
+	p := c.current
 	c.mu.Unlock()
-	if w != nil {
-		w.Close()
+	if p != nil {
+		p.Close()
 	}
 }

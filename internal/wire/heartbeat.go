@@ -55,7 +55,7 @@ func (c *Conn) beatAt(due time.Time) {
 // noticing answers it.
 func (c *Conn) beat() {
 	c.mu.Lock()
-	now, w := time.Now(), c.up()
+	now, p := time.Now(), c.up()
 	if !c.beats.wanted || now.Before(c.beats.due) {
 		c.mu.Unlock()
 		return
@@ -65,17 +65,17 @@ func (c *Conn) beat() {
 		due = now.Add(c.beatPeriod())
 	}
 	c.beatAt(due)
-	early := w != nil && !w.pastAuth
+	early := p != nil && !p.pastAuth
 	c.mu.Unlock()
 	if early {
 		c.ping() // the heartbeat follows it, see packetConn.note
 	}
-	if w == nil || early {
+	if p == nil || early {
 		return
 	}
 	const anyVersion, noError, noOp = int32(-1), int32(-1), int32(-1)
 	check := encode(nil, int32(opCheck), byte(0), noError, "/", anyVersion, noOp, byte(1), noError)
-	w.send(opMulti, check, nil, func(code int32) {
+	p.send(opMulti, check, nil, func(code int32) {
 		if code != codeConnectionLoss {
 			c.beaten(now)
 		}

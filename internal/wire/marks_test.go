@@ -13,48 +13,48 @@ import (
 )
 
 // release deletes a node, and creates and deletes its marker.
-func release(t *testing.T, conn *wire.Conn, path, mark string) {
+func release(t *testing.T, conn *wire.Conn, path, marker string) {
 	t.Helper()
 	_, err := conn.Multi(
-		&zk.CreateRequest{Path: mark, Acl: open, Flags: zk.FlagEphemeral},
-		&zk.DeleteRequest{Path: mark, Version: -1},
+		&zk.CreateRequest{Path: marker, Acl: open, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: marker, Version: -1},
 		&zk.DeleteRequest{Path: path, Version: -1})
 	must(t, err)
 }
 
 func TestMarks(t *testing.T) {
 	for name, tc := range map[string]struct {
-		goes func(t *testing.T, witness *wire.Conn, path, mark string)
+		goes func(t *testing.T, witness *wire.Conn, path, marker string)
 		want zk.EventType
 	}{
-		"with the mark": {release, zk.EventNodeCreated},
-		"without":       {func(t *testing.T, witness *wire.Conn, path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
-		"a change":      {func(t *testing.T, witness *wire.Conn, path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
-		"another mark":  {func(t *testing.T, witness *wire.Conn, path, mark string) { release(t, witness, path, mark+"2") }, zk.EventNodeDeleted},
+		"with the marker": {release, zk.EventNodeCreated},
+		"without":         {func(t *testing.T, witness *wire.Conn, path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
+		"a change":        {func(t *testing.T, witness *wire.Conn, path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
+		"another marker":  {func(t *testing.T, witness *wire.Conn, path, marker string) { release(t, witness, path, marker+"2") }, zk.EventNodeDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 				answered(t, conn)
 				paths := nodes(t, witness, 2)
-				mark := paths[0] + "-mark"
+				marker := paths[0] + "-marker"
 				before := p.Seen(proxy.AnyOp)
-				w, err := conn.WatchNodes(paths, mark)
+				w, err := conn.WatchNodes(paths, marker)
 				must(t, err)
 				if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 					t.Errorf("%d requests, want 1", n)
 				}
-				same, err := conn.WatchNodes(paths[:1], mark)
+				same, err := conn.WatchNodes(paths[:1], marker)
 				must(t, err)
 				unmarked, err := conn.WatchNodes(paths[:1], "")
 				must(t, err)
-				foreign, err := conn.WatchNodes(paths[:1], mark+"3") // of waiters for other nodes of the line
+				foreign, err := conn.WatchNodes(paths[:1], marker+"3") // of waiters for other nodes of the line
 				must(t, err)
-				tc.goes(t, witness, paths[0], mark)
+				tc.goes(t, witness, paths[0], marker)
 				if same[0] != w[0] {
-					t.Error("two watches for one node and one mark")
+					t.Error("two watches for one node and one marker")
 				}
 				e := hears(t, w[0])
-				if want := map[bool]string{true: mark, false: paths[0]}[tc.want == zk.EventNodeCreated]; e.Type != tc.want || e.Path != want {
+				if want := map[bool]string{true: marker, false: paths[0]}[tc.want == zk.EventNodeCreated]; e.Type != tc.want || e.Path != want {
 					t.Errorf("a watch hears %+v", e)
 				}
 				without := tc.want
@@ -63,12 +63,12 @@ func TestMarks(t *testing.T) {
 				}
 				for _, w := range []*wire.Watch{unmarked[0], foreign[0]} {
 					if e := hears(t, w); e.Type != without || e.Path != paths[0] {
-						t.Errorf("who does not wait for that mark hears %+v", e)
+						t.Errorf("who does not wait for that marker hears %+v", e)
 					}
 				}
-				release(t, witness, paths[1], paths[1]+"-mark")
+				release(t, witness, paths[1], paths[1]+"-marker")
 				if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted {
-					t.Errorf("where no mark was asked for a watch hears %+v", e)
+					t.Errorf("where no marker was asked for a watch hears %+v", e)
 				}
 				// The watch on a marker that will not be created is removed.
 				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
@@ -87,7 +87,7 @@ func TestMarksThatNeverCome(t *testing.T) {
 			if i%2 == 0 {
 				must(t, witness.Delete(path, -1))
 			}
-			w, err := conn.WatchNodes([]string{path}, path+"-mark")
+			w, err := conn.WatchNodes([]string{path}, path+"-marker")
 			must(t, err)
 			if i%2 == 0 {
 				if w[0] != nil {

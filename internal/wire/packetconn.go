@@ -32,7 +32,7 @@ const (
 // these packets the packetConn sends its own requests: heartbeats, SetWatches and RemoveWatches.
 type packetConn struct {
 	net.Conn
-	client  *Conn
+	conn    *Conn
 	address string        // as dialed
 	limit   time.Duration // for the handshake
 
@@ -41,9 +41,9 @@ type packetConn struct {
 	buf  []byte // the current frame, with its length in front
 	left []byte // the rest of buf, which the client has not read yet
 
-	sending sync.Mutex // held while a packet is written; lock order: sending, client.mu
+	sending sync.Mutex // held while a packet is written; lock order: sending, conn.mu
 
-	// client.mu guards what follows.
+	// conn.mu guards what follows.
 	phase    phase
 	pastAuth bool             // the client has sent a request other than credentials
 	asked    time.Time        // when the handshake was sent
@@ -67,13 +67,13 @@ type packet struct {
 	later      []time.Time   // of the pings after it, which have the same xid
 	createZxid *atomic.Int64 // receives the zxid of the reply; nil: no caller wants it
 	// answered is nil for the client's requests. For a request of the packetConn it is called once,
-	// with the code of the answer or with codeConnectionLoss. Its caller holds client.mu.
+	// with the code of the answer or with codeConnectionLoss. Its caller holds conn.mu.
 	answered func(code int32)
 }
 
 func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) *packetConn {
 	return &packetConn{
-		Conn: conn, client: c, address: address, limit: limit,
+		Conn: conn, conn: c, address: address, limit: limit,
 		in:   bufio.NewReaderSize(conn, readBuffer),
 		sent: make(map[int32]packet),
 	}
@@ -86,89 +86,89 @@ func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) 
 // requests. The channel of a request that sends credentials again has room for one answer, so the
 // client's main goroutine would block forever. Callers would also receive the network's error
 // instead of zk.ErrConnectionClosed.
-func (w *packetConn) Write(p []byte) (int, error) {
-	if _, op := request(p); op == opClose {
-		w.client.markClosed() // notifies the holders before the server ends the session
+func (p *packetConn) Write(b []byte) (int, error) {
+	if _, op := request(b); op == opClose {
+		p.conn.markClosed() // notifies the holders before the server ends the session
 	}
-	w.sending.Lock()
-	defer w.sending.Unlock()
-	n, err := w.Conn.Write(w.note(p))
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	n, err := p.Conn.Write(p.note(b))
 	if err == nil {
 		return n, nil
 	}
-	if w.fail(err) < running {
+	if p.fail(err) < running {
 		return n, err
 	}
-	return len(p), nil
+	return len(b), nil
 }
 
 // note records a packet of the client before it is sent, so that the time is never later than the
 // server's. It returns the bytes to send.
-func (w *packetConn) note(p []byte) (send []byte) {
-	c, now := w.client, time.Now()
+func (p *packetConn) note(b []byte) (send []byte) {
+	c, now := p.conn, time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch w.phase {
+	switch p.phase {
 	case fresh:
-		w.phase = handshake
-		w.asked = now
-		p = bytes.Clone(p) // the client's
-		if int64At(p, sessionInRequest) == 0 {
+		p.phase = handshake
+		p.asked = now
+		b = bytes.Clone(b) // the client's
+		if int64At(b, sessionInRequest) == 0 {
 			// The client asks for the timeout of the last session. So the limits of one server
 			// would bind all later sessions.
-			binary.BigEndian.PutUint32(p[timeoutInRequest:], uint32(c.timeout.Milliseconds()))
+			binary.BigEndian.PutUint32(b[timeoutInRequest:], uint32(c.timeout.Milliseconds()))
 		} else {
 			// A server that has not applied what the client has read must refuse the session.
-			binary.BigEndian.PutUint64(p[zxidInRequest:], uint64(c.zxid.Load()))
+			binary.BigEndian.PutUint64(b[zxidInRequest:], uint64(c.zxid.Load()))
 		}
 		// The client's own deadline is 6.7 session timeouts, and its second read has no deadline.
-		w.Conn.SetDeadline(now.Add(w.limit))
+		p.Conn.SetDeadline(now.Add(p.limit))
 	case running:
-		xid, op := request(p)
-		if !w.pastAuth && op != opSetAuth {
-			w.pastAuth = true
+		xid, op := request(b)
+		if !p.pastAuth && op != opSetAuth {
+			p.pastAuth = true
 			c.beatAt(now)
 		}
-		r, again := w.sent[xid]
+		r, again := p.sent[xid]
 		if again { // all pings have one xid
 			r.later = append(r.later, now)
 		} else {
-			r = packet{op: op, at: now, createZxid: c.tracked(created(op, p))}
+			r = packet{op: op, at: now, createZxid: c.tracked(created(op, b))}
 		}
-		w.sent[xid] = r
-		p = w.watches.flag(op, p)
+		p.sent[xid] = r
+		b = p.watches.flag(op, b)
 	}
-	return p
+	return b
 }
 
 // Read returns the server's frames to the client, each after it has been inspected.
-func (w *packetConn) Read(p []byte) (int, error) {
-	if len(w.left) == 0 {
-		w.client.mu.Lock()
-		next := w.nextFrame
-		if w.phase == handshake {
-			next = w.readHandshake
+func (p *packetConn) Read(b []byte) (int, error) {
+	if len(p.left) == 0 {
+		p.conn.mu.Lock()
+		next := p.nextFrame
+		if p.phase == handshake {
+			next = p.readHandshake
 		}
-		w.client.mu.Unlock()
+		p.conn.mu.Unlock()
 		if err := next(); err != nil {
-			err = w.client.at(w.address, err)
-			w.fail(err)
+			err = p.conn.at(p.address, err)
+			p.fail(err)
 			return 0, err
 		}
-		w.left = w.buf
+		p.left = p.buf
 	}
-	n := copy(p, w.left)
-	w.left = w.left[n:]
+	n := copy(b, p.left)
+	p.left = p.left[n:]
 	return n, nil
 }
 
 // nextFrame reads the next frame for the client, after the handshake.
-func (w *packetConn) nextFrame() error {
+func (p *packetConn) nextFrame() error {
 	for {
-		err := w.readFrame(replyHeader, maxReply)
+		err := p.readFrame(replyHeader, maxReply)
 		forClient := false
 		if err == nil {
-			forClient, err = w.reply(w.buf)
+			forClient, err = p.reply(p.buf)
 		}
 		if err != nil || forClient {
 			return err
@@ -177,65 +177,65 @@ func (w *packetConn) nextFrame() error {
 }
 
 // readFrame reads a frame into buf. The frame must have at least "least" and at most "most" bytes.
-func (w *packetConn) readFrame(least, most int) error {
-	if cap(w.buf) > readBuffer {
-		w.buf = nil // a large reply is rare
+func (p *packetConn) readFrame(least, most int) error {
+	if cap(p.buf) > readBuffer {
+		p.buf = nil // a large reply is rare
 	}
-	w.buf = append(w.buf[:0], 0, 0, 0, 0)
-	if _, err := io.ReadFull(w.in, w.buf); err != nil {
+	p.buf = append(p.buf[:0], 0, 0, 0, 0)
+	if _, err := io.ReadFull(p.in, p.buf); err != nil {
 		return err
 	}
-	n := int(int32At(w.buf, 0))
+	n := int(int32At(p.buf, 0))
 	if n < least || n > most {
 		return fmt.Errorf("%w: %d bytes", errFrame, n)
 	}
-	w.buf = slices.Grow(w.buf, n)[:lengthSize+n]
-	_, err := io.ReadFull(w.in, w.buf[lengthSize:])
+	p.buf = slices.Grow(p.buf, n)[:lengthSize+n]
+	_, err := io.ReadFull(p.in, p.buf[lengthSize:])
 	return err
 }
 
 // readHandshake reads the answer to the handshake.
-func (w *packetConn) readHandshake() error {
-	err := w.readFrame(minHandshake, maxHandshake)
+func (p *packetConn) readHandshake() error {
+	err := p.readFrame(minHandshake, maxHandshake)
 	switch {
-	case string(w.buf[:lengthSize]) == "HTTP":
+	case string(p.buf[:lengthSize]) == "HTTP":
 		return errors.New("the server speaks HTTP: this is not ZooKeeper's client port")
 	case errors.Is(err, errFrame):
 		return err
-	case w.client.IsClosed():
+	case p.conn.IsClosed():
 		return net.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.client.hosts.hung()
-		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", w.limit)
+		p.conn.hosts.hung()
+		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", p.limit)
 	case err != nil:
 		return errors.New("closed the connection during the handshake " +
 			"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?)")
 	}
-	session, granted, err := connectReply(w.buf)
+	session, granted, err := connectReply(p.buf)
 	if err != nil {
 		return err
 	}
-	c := w.client
+	c := p.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.phase != handshake {
+	if p.phase != handshake {
 		return net.ErrClosed
 	}
-	w.Conn.SetDeadline(time.Time{})
+	p.Conn.SetDeadline(time.Time{})
 	c.hosts.answered()
 	if session == 0 {
-		w.phase = broken
+		p.phase = broken
 		c.zxid.Store(0)
 		c.expire()
 		return nil
 	}
-	w.phase = running
-	c.begin(session, granted, w.asked)
+	p.phase = running
+	c.begin(session, granted, p.asked)
 	c.beatAt(time.Now())
 	c.hosts.timeout = c.Timeout()
 	if shortest := c.hosts.timeout; 0 < shortest && shortest < granted {
 		// By this timeout the client sends its pings, and leaves a server that does not answer.
-		binary.BigEndian.PutUint32(w.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
+		binary.BigEndian.PutUint32(p.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
 	return nil
 }
@@ -246,34 +246,34 @@ func (w *packetConn) readHandshake() error {
 // client's watches again, while another goroutine stores the zxid of a reply. If the first reads a
 // zxid that is too new, the watches miss events. Now it always reads 0, so the server fires all of
 // the client's watches after a reconnect. The handshake states the real zxid, see note.
-func (w *packetConn) takeZxid(head []byte) {
+func (p *packetConn) takeZxid(head []byte) {
 	if zxid := int64At(head, zxidInReply); zxid > 0 {
-		w.client.zxid.Store(zxid)
+		p.conn.zxid.Store(zxid)
 	}
 	binary.BigEndian.PutUint64(head[zxidInReply:], 0)
 }
 
 // reply inspects a reply before the client sees it. forClient is false for the answers to the
 // packetConn's own requests, which the client must not see.
-func (w *packetConn) reply(p []byte) (forClient bool, err error) {
-	xid, zxid, code, body := int32At(p, 4), int64At(p, zxidInReply), int32At(p, 16), p[lengthSize+replyHeader:]
+func (p *packetConn) reply(b []byte) (forClient bool, err error) {
+	xid, zxid, code, body := int32At(b, 4), int64At(b, zxidInReply), int32At(b, 16), b[lengthSize+replyHeader:]
 	if xid == xidEvent {
-		return true, w.event(body)
+		return true, p.event(body)
 	}
 	if xid >= 0 {
-		w.takeZxid(p)
+		p.takeZxid(b)
 	}
-	c := w.client
+	c := p.conn
 	c.mu.Lock()
-	r, ok := w.sent[xid]
+	r, ok := p.sent[xid]
 	if code == 0 {
 		err = checkBody(r.op, body)
 	}
 	if err == nil {
 		if len(r.later) > 0 { // the server answers pings in order
-			w.sent[xid] = packet{op: r.op, at: r.later[0], later: r.later[1:]}
+			p.sent[xid] = packet{op: r.op, at: r.later[0], later: r.later[1:]}
 		} else {
-			delete(w.sent, xid)
+			delete(p.sent, xid)
 		}
 		if r.answered != nil {
 			r.answered(code)
@@ -303,7 +303,7 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 		// If it has watches, each such connection also leaves a goroutine of the client behind,
 		// until a server accepts the credentials.
 		c.mu.Lock()
-		c.note(c.at(w.address, fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)))
+		c.note(c.at(p.address, fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)))
 		c.mu.Unlock()
 		sleep(c.quit, refusalPause)
 	case r.op == opSetWatches && code != 0:
@@ -317,42 +317,42 @@ func (w *packetConn) reply(p []byte) (forClient bool, err error) {
 // event fires the packetConn's own watches, before the client sees the event. The creation of a
 // release marker fires only the watch with that marker. The other watches on the node fire by its
 // deletion, whose event comes next.
-func (w *packetConn) event(body []byte) error {
+func (p *packetConn) event(body []byte) error {
 	path, _, ok := stringAt(body, 8) // behind the event's type and the state of the session
 	if !ok {
 		return fmt.Errorf("%w: event of %d bytes", errFrame, len(body))
 	}
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
 	e := &zk.Event{Type: zk.EventType(int32At(body, 0)), State: zk.StateConnected, Path: string(path)}
-	for _, watch := range slices.Clone(w.watches[e.Path]) {
+	for _, watch := range slices.Clone(p.watches[e.Path]) {
 		if !watch.firedBy(e) {
 			continue
 		}
-		w.watches.remove(watch)
+		p.watches.remove(watch)
 		watch.fire(e)
 		switch {
 		case !watch.isSet && e.Type == zk.EventNodeDeleted && watch.kind == onNode:
 			watch.err = zk.ErrNoNode
-		case watch.isSet && watch.mark != "" && watch.mark != e.Path: // if it is not set, setWatches does it
-			go w.unwatch(watch.mark) // the reading goroutine must not wait until it can write
+		case watch.isSet && watch.marker != "" && watch.marker != e.Path: // if it is not set, setWatches does it
+			go p.unwatch(watch.marker) // the reading goroutine must not wait until it can write
 		}
 	}
 	return nil
 }
 
 // send sends a request of the packetConn between the client's requests, if there is a session and
-// ready returns true. ready may be nil; its caller holds client.mu. For answered see packet.
-func (w *packetConn) send(op int32, body []byte, ready func() bool, answered func(code int32)) {
-	w.sending.Lock()
-	defer w.sending.Unlock()
-	c := w.client
+// ready returns true. ready may be nil; its caller holds conn.mu. For answered see packet.
+func (p *packetConn) send(op int32, body []byte, ready func() bool, answered func(code int32)) {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	c := p.conn
 	c.mu.Lock()
-	sends := w.phase == running && !c.IsClosed() && (ready == nil || ready())
+	sends := p.phase == running && !c.IsClosed() && (ready == nil || ready())
 	c.xid--
 	xid := c.xid
 	if sends {
-		w.sent[xid] = packet{op: op, at: time.Now(), answered: answered}
+		p.sent[xid] = packet{op: op, at: time.Now(), answered: answered}
 	} else {
 		answered(codeConnectionLoss)
 	}
@@ -360,8 +360,8 @@ func (w *packetConn) send(op int32, body []byte, ready func() bool, answered fun
 	if !sends {
 		return
 	}
-	if _, err := w.Conn.Write(append(encode(nil, int32(8+len(body)), xid, op), body...)); err != nil {
-		w.fail(err)
+	if _, err := p.Conn.Write(append(encode(nil, int32(8+len(body)), xid, op), body...)); err != nil {
+		p.fail(err)
 	}
 }
 
@@ -369,11 +369,11 @@ func (w *packetConn) send(op int32, body []byte, ready func() bool, answered fun
 const anyWatches int32 = 3
 
 // unwatch removes the watches on a marker or on another node, unless a waiter watches it again.
-func (w *packetConn) unwatch(path string) {
-	unwatched := func() bool { return len(w.watches[path]) == 0 }
-	w.send(opRemoveWatches, encode(nil, path, anyWatches), unwatched, func(code int32) {
+func (p *packetConn) unwatch(path string) {
+	unwatched := func() bool { return len(p.watches[path]) == 0 }
+	p.send(opRemoveWatches, encode(nil, path, anyWatches), unwatched, func(code int32) {
 		if code == codeThrottled { // other codes say that there was no watch: it has fired meanwhile
-			time.AfterFunc(throttlePause, func() { w.unwatch(path) })
+			time.AfterFunc(throttlePause, func() { p.unwatch(path) })
 		}
 	})
 }
@@ -389,42 +389,42 @@ func (c *Conn) ping() error {
 }
 
 // SetReadDeadline ignores the client's deadline during the handshake, which has its own.
-func (w *packetConn) SetReadDeadline(t time.Time) error {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	if w.phase < running {
+func (p *packetConn) SetReadDeadline(t time.Time) error {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.phase < running {
 		return nil
 	}
-	return w.Conn.SetReadDeadline(t)
+	return p.Conn.SetReadDeadline(t)
 }
 
 // Close is called by the client, several times.
-func (w *packetConn) Close() error {
-	w.fail(net.ErrClosed)
+func (p *packetConn) Close() error {
+	p.fail(net.ErrClosed)
 	return nil
 }
 
 // fail ends the connection and its watches, before the client's Read returns an error. It returns
 // the phase in which the connection was.
-func (w *packetConn) fail(err error) (was phase) {
-	c := w.client
+func (p *packetConn) fail(err error) (was phase) {
+	c := p.conn
 	c.mu.Lock()
-	was = w.phase
-	if w.phase = broken; was < running {
+	was = p.phase
+	if p.phase = broken; was < running {
 		c.note(err)
 	}
-	if c.current == w {
+	if c.current == p {
 		c.disconnect()
 	}
-	w.watches.end()
-	for _, p := range w.sent {
-		if p.answered != nil {
-			p.answered(codeConnectionLoss)
+	p.watches.end()
+	for _, r := range p.sent {
+		if r.answered != nil {
+			r.answered(codeConnectionLoss)
 		}
 	}
-	w.watches, w.sent = nil, nil
+	p.watches, p.sent = nil, nil
 	c.mu.Unlock()
-	w.Conn.Close()
+	p.Conn.Close()
 	return was
 }
 

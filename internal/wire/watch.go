@@ -19,14 +19,14 @@ type Watch struct {
 	Data []byte   // if WatchData has set it; do not change the bytes
 	Stat *zk.Stat // if WatchData has set it, or WatchChildren on a directory that exists
 
-	conn  *packetConn
-	kind  watchKind
-	mark  string                   // the release marker that also fires the watch; "": none
-	set   chan struct{}            // closed when the request that sets the watch is over
-	err   error                    // of that request; zk.ErrNoNode: the node did not exist
-	event atomic.Pointer[zk.Event] // nil: the watch has not fired
+	on     *packetConn
+	kind   watchKind
+	marker string                   // the release marker that also fires the watch; "": none
+	set    chan struct{}            // closed when the request that sets the watch is over
+	err    error                    // of that request; zk.ErrNoNode: the node did not exist
+	event  atomic.Pointer[zk.Event] // nil: the watch has not fired
 
-	// client.mu guards what follows.
+	// conn.mu guards what follows.
 	isSet bool               // set is closed
 	bells map[*Bell]struct{} // of the waiters
 }
@@ -44,30 +44,30 @@ const (
 type watches map[string][]*Watch
 
 // find returns a watch of one of these kinds on a node, or nil.
-func (s watches) find(path, mark string, kinds ...watchKind) *Watch {
+func (s watches) find(path, marker string, kinds ...watchKind) *Watch {
 	for _, w := range s[path] {
-		if w.mark == mark && slices.Contains(kinds, w.kind) {
+		if w.marker == marker && slices.Contains(kinds, w.kind) {
 			return w
 		}
 	}
 	return nil
 }
 
-// addWatch records a watch; caller holds client.mu, as in all of what follows up to await.
-func (w *packetConn) addWatch(path, mark string, kind watchKind, set chan struct{}) *Watch {
-	watch := &Watch{Path: path, conn: w, kind: kind, mark: mark, set: set}
-	if w.watches == nil {
-		w.watches = make(watches)
+// addWatch records a watch; caller holds conn.mu, as in all of what follows up to await.
+func (p *packetConn) addWatch(path, marker string, kind watchKind, set chan struct{}) *Watch {
+	watch := &Watch{Path: path, on: p, kind: kind, marker: marker, set: set}
+	if p.watches == nil {
+		p.watches = make(watches)
 	}
-	w.watches[path] = append(w.watches[path], watch)
-	if mark != "" {
-		w.watches[mark] = append(w.watches[mark], watch)
+	p.watches[path] = append(p.watches[path], watch)
+	if marker != "" {
+		p.watches[marker] = append(p.watches[marker], watch)
 	}
 	return watch
 }
 
 func (s watches) remove(w *Watch) {
-	for _, path := range []string{w.Path, w.mark} {
+	for _, path := range []string{w.Path, w.marker} {
 		if left := slices.DeleteFunc(s[path], func(o *Watch) bool { return o == w }); len(left) > 0 {
 			s[path] = left
 		} else {
@@ -153,13 +153,13 @@ func (w *Watch) Fired() (zk.Event, bool) {
 // event has arrived: while the client may not read the node, the server removes the watch and sends
 // nothing. The next caller sets another watch. The watch must not have a release marker.
 func (w *Watch) Miss() {
-	w.conn.client.mu.Lock()
-	defer w.conn.client.mu.Unlock()
+	w.on.conn.mu.Lock()
+	defer w.on.conn.mu.Unlock()
 	w.miss()
 }
 
 func (w *Watch) miss() {
-	w.conn.watches.remove(w)
+	w.on.watches.remove(w)
 	w.fire(new(zk.Event))
 }
 
@@ -197,9 +197,9 @@ func NewBell(watches ...*Watch) *Bell {
 func (b *Bell) each(f func(*Watch)) {
 	for _, w := range b.watches {
 		if w != nil {
-			w.conn.client.mu.Lock()
+			w.on.conn.mu.Lock()
 			f(w)
-			w.conn.client.mu.Unlock()
+			w.on.conn.mu.Unlock()
 		}
 	}
 }

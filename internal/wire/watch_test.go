@@ -14,24 +14,24 @@ import (
 
 // runningConn is a packetConn with a session and without a network connection.
 func runningConn() *packetConn {
-	return &packetConn{phase: running, client: &Conn{state: newState(time.Now)}, sent: make(map[int32]packet)}
+	return &packetConn{phase: running, conn: &Conn{state: newState(time.Now)}, sent: make(map[int32]packet)}
 }
 
 // shares is share for paths that fit into one request.
-func (w *packetConn) shares(paths []string, mark string) (all, batch []*Watch) {
-	all, batch, _ = w.share(nil, paths, mark)
+func (p *packetConn) shares(paths []string, marker string) (all, batch []*Watch) {
+	all, batch, _ = p.share(nil, paths, marker)
 	return all, batch
 }
 
 // fires has the packetConn receive an event.
-func (w *packetConn) fires(e zk.EventType, path string) {
-	_ = w.event(encode(nil, int32(e), int32(zk.StateConnected), path))
+func (p *packetConn) fires(e zk.EventType, path string) {
+	_ = p.event(encode(nil, int32(e), int32(zk.StateConnected), path))
 }
 
 // live returns how many goroutines wait for a watch.
 func (w *Watch) live() (n int) {
-	w.conn.client.mu.Lock()
-	defer w.conn.client.mu.Unlock()
+	w.on.conn.mu.Lock()
+	defer w.on.conn.mu.Unlock()
 	return len(w.bells)
 }
 
@@ -109,12 +109,12 @@ func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 	t.Parallel()
 	p := runningConn()
-	all, batch := p.shares([]string{"/a", "/b", "/c"}, "/a-mark")
+	all, batch := p.shares([]string{"/a", "/b", "/c"}, "/a-marker")
 	if len(batch) != 3 {
 		t.Fatalf("batch: %v", batch)
 	}
 	p.watches.setOver(batch, nil)
-	p.fires(zk.EventNodeCreated, "/a-mark")
+	p.fires(zk.EventNodeCreated, "/a-marker")
 	p.fires(zk.EventNodeDeleted, "/a")
 	p.fires(zk.EventNodeDataChanged, "/b")
 	all[2].Miss()
@@ -134,7 +134,7 @@ func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
 	t.Parallel()
 	p := runningConn()
-	c := p.client
+	c := p.conn
 	c.current = p
 	w, err := c.watchReading("/a", func(*Watch) error {
 		p.Conn = &recordedConn{}
@@ -174,10 +174,10 @@ func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 			t.Error("a request was sent ahead of the one that sets the watch")
 		}
 		p.setWatches(batch)
-		p.sent[p.client.xid].answered(0)
+		p.sent[p.conn.xid].answered(0)
 		synctest.Wait()
 		if len(c.packets) != 2 || !bytes.Contains(c.packets[1], []byte("/a-released")) {
-			t.Errorf("sent %q, want one request that removes the watch on the mark", c.packets)
+			t.Errorf("sent %q, want one request that removes the watch on the marker", c.packets)
 		}
 	})
 }

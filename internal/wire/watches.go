@@ -17,11 +17,11 @@ import (
 //   - WatchData and WatchChildren have the client read the node. The packetConn sets the flag in
 //     the request that asks for a watch.
 //
-// A release marker (mark in the code) is a second node. The transaction that deletes a node creates
-// and deletes its marker, so no client ever reads the marker. A waiter that watches for the
-// creation of the marker receives an event if the owner has deleted the node. One request sets both
-// watches. A server keeps a watch for a creation until the node is created. So if the node is
-// deleted without its marker, the packetConn removes the watch on the marker (RemoveWatches).
+// A release marker is a second node. The transaction that deletes a node creates and deletes its
+// marker, so no client ever reads the marker. A waiter that watches for the creation of the marker
+// receives an event if the owner has deleted the node. One request sets both watches. A server
+// keeps a watch for a creation until the node is created. So if the node is deleted without its
+// marker, the packetConn removes the watch on the marker (RemoveWatches).
 
 // mostWatches bounds the bytes of the paths in one request: far below the server's limit of 1 MiB,
 // which may be configured lower.
@@ -33,9 +33,9 @@ const mostWatches = 128 << 10
 //
 // The server sets a watch also if the client may not read the node. It then withholds the event.
 //
-// If mark is not "", it is the release marker of the first node. Its creation fires the watch with
-// zk.EventNodeCreated and the path of the marker.
-func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
+// If marker is not "", it is the release marker of the first node. Its creation fires the watch
+// with zk.EventNodeCreated and the path of the marker.
+func (c *Conn) WatchNodes(paths []string, marker string) ([]*Watch, error) {
 	c.mu.Lock()
 	p := c.up()
 	early := p != nil && !p.pastAuth
@@ -52,7 +52,7 @@ func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
 	all := make([]*Watch, 0, len(paths))
 	for len(all) < len(paths) {
 		var batch []*Watch
-		if all, batch, err = p.share(all, paths, mark); err != nil {
+		if all, batch, err = p.share(all, paths, marker); err != nil {
 			return nil, err
 		}
 		if len(batch) > 0 {
@@ -69,21 +69,21 @@ func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
 
 // share appends to all the watches on the next nodes, until a request for the new watches is full.
 // batch has the new watches, which the caller must set.
-func (w *packetConn) share(all []*Watch, paths []string, mark string) (shared, batch []*Watch, err error) {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	if w.phase != running {
+func (p *packetConn) share(all []*Watch, paths []string, marker string) (shared, batch []*Watch, err error) {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.phase != running {
 		return nil, nil, zk.ErrConnectionClosed
 	}
 	set, size := make(chan struct{}), 0
 	for len(all) < len(paths) && size < mostWatches {
 		path := paths[len(all)]
 		if len(all) > 0 {
-			mark = ""
+			marker = ""
 		}
-		watch := w.watches.find(path, mark, onNode)
+		watch := p.watches.find(path, marker, onNode)
 		if watch == nil {
-			watch = w.addWatch(path, mark, onNode, set)
+			watch = p.addWatch(path, marker, onNode, set)
 			batch, size = append(batch, watch), size+len(path)
 		}
 		all = append(all, watch)
@@ -92,23 +92,23 @@ func (w *packetConn) share(all []*Watch, paths []string, mark string) (shared, b
 }
 
 // setWatches sends the request that sets a batch.
-func (w *packetConn) setWatches(batch []*Watch) {
-	var paths, marks []string
+func (p *packetConn) setWatches(batch []*Watch) {
+	var paths, markers []string
 	for _, watch := range batch {
 		paths = append(paths, watch.Path)
-		if watch.mark != "" {
-			marks = append(marks, watch.mark)
+		if watch.marker != "" {
+			markers = append(markers, watch.marker)
 		}
 	}
 	// The server fires watches on nodes that have changed after the zxid in the request. These
 	// watches are new, so the zxid is the largest.
-	body := encode(nil, int64(math.MaxInt64), paths, marks, []string(nil))
-	w.send(opSetWatches, body, nil, func(code int32) {
-		w.watches.setOver(batch, codeError(code))
-		if _, fired := batch[0].Fired(); fired && len(marks) > 0 {
+	body := encode(nil, int64(math.MaxInt64), paths, markers, []string(nil))
+	p.send(opSetWatches, body, nil, func(code int32) {
+		p.watches.setOver(batch, codeError(code))
+		if _, fired := batch[0].Fired(); fired && len(markers) > 0 {
 			// The event came from an earlier watch on the node, and the server may have set the
 			// watch on the marker after it.
-			go w.unwatch(marks[0])
+			go p.unwatch(markers[0])
 		}
 	})
 }
@@ -185,14 +185,14 @@ func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watch
 // program has set a watch on the node through the zk client, the server removes that watch, too.
 // The watch must not have a release marker.
 func (w *Watch) Drop() bool {
-	w.conn.client.mu.Lock()
-	defer w.conn.client.mu.Unlock()
+	w.on.conn.mu.Lock()
+	defer w.on.conn.mu.Unlock()
 	if len(w.bells) > 0 {
 		return false
 	}
 	if w.event.Load() == nil {
 		w.miss()
-		go w.conn.unwatch(w.Path)
+		go w.on.unwatch(w.Path)
 	}
 	return true
 }

@@ -96,9 +96,9 @@ var mutants = []mutant{
 	}, { // Invariant 12: the heartbeat is a Multi of checks, on time, and counts from before its write.
 		name: "heartbeat-by-a-sync", pkg: "internal/wire", in: "Conn.beat",
 		why: "a leader that was deposed and does not know still answers it",
-		old: `w.send(opMulti, check,`,
+		old: `p.send(opMulti, check,`,
 		new: `check = encode(nil, "/")
-	w.send(9, check,`,
+	p.send(9, check,`,
 		test: "internal/zkclient TestHeartbeatsAreSentWhileLeasesLive", world: "any",
 	}, {
 		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.send",
@@ -108,11 +108,11 @@ var mutants = []mutant{
 	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why: "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
-		old: `early := w != nil && !w.pastAuth`,
-		new: `early := w != nil && !w.pastAuth
-	if w != nil {
-		for _, p := range w.sent {
-			if p.op == opMulti && p.answered != nil {
+		old: `early := p != nil && !p.pastAuth`,
+		new: `early := p != nil && !p.pastAuth
+	if p != nil {
+		for _, r := range p.sent {
+			if r.op == opMulti && r.answered != nil {
 				c.mu.Unlock()
 				return
 			}
@@ -226,7 +226,7 @@ var mutants = []mutant{
 	}, {
 		name: "watches-outlive-their-connection", pkg: "internal/wire",
 		why: "a waiter waits for an event that no server will send",
-		old: "w.watches.end()", new: "",
+		old: "p.watches.end()", new: "",
 		test: "internal/wire TestWatchNodes", world: "any",
 	}, {
 		name: "try-writes", pkg: "internal/queue", in: "visiblyBusy",
