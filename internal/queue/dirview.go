@@ -17,11 +17,11 @@ import (
 // in the listing.
 //
 // Readers use it twice. They share a node while no writer is queued behind it (NodeSharing): that
-// concerns fairness, for which the watch is enough, while the view is trusted. And they need no
-// listing while there is no writer at all (shortcut.go): that concerns safety. Safety rests on
-// view.check in the reader's create. The watch alone would not be enough, because the server
+// concerns fairness, for which the watch is enough, for a while (expires). And they need no listing
+// while there is no writer at all (shortcut.go): that concerns safety. Safety rests on view.check
+// in the reader's create, and on sameDir. The watch alone would not be enough, because the server
 // withholds its event while the client may not read the directory; it saves creates that would
-// fail, and fires if the directory is deleted and created again.
+// fail.
 //
 // The watch takes one request each time that a writer has come. So a listing sets it only if the
 // two listings before have shown the same version.
@@ -29,7 +29,7 @@ type dirView struct {
 	now   atomic.Pointer[view] // each method loads it once
 	mzxid atomic.Int64         // of the directory's data in the last listing
 	quiet atomic.Bool          // the listing before it had the same mzxid
-	timed atomic.Bool          // a timer will drop a view that is no longer trusted
+	timed atomic.Bool          // a timer will drop the view of now
 }
 
 // view is one listing, and its watch. The methods may be called on nil.
@@ -39,16 +39,12 @@ type view struct {
 	mzxid   int64           // of the directory's data
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
-	proved  *atomic.Int64   // when a listing or a create last confirmed it, as a duration since began
+	proved  *atomic.Int64   // the zxid up to which the directory is known to be the same
 	// check fails if a writer has come since the listing, or the client may not read the directory.
 	// It does not fail in a directory that was deleted, created again and touched by as many
-	// writers. The deletion fires the watch, unless the server withholds the event because the
-	// client may not read the directory. So a reader lists if the last proof is older than
-	// FirstRecheck. If all of that happens within FirstRecheck, a reader may hold with a writer.
+	// writers, see sameDir.
 	check *zk.CheckVersionRequest
 }
-
-var began = time.Now() // an instant as a duration since began fits an atomic.Int64
 
 // watchWriters watches the data of the directory. It returns nil if that fails: the next listing
 // returns the error.
@@ -66,7 +62,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	q := w.queue
 	v := &view{client: q.client, epoch: w.epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, proved: new(atomic.Int64)}
 	v.check = &zk.CheckVersionRequest{Path: q.dir, Version: dir.Version}
-	v.prove()
+	v.proved.Store(dir.Pzxid)
 	d.quiet.Store(d.mzxid.Swap(dir.Mzxid) == dir.Mzxid)
 	for _, n := range nodes {
 		if q.rule(w.request, Limit{}).waitsFor(n) {
@@ -98,16 +94,14 @@ func (v *view) valid() bool {
 	return v != nil && v.writers != nil && !fired(v.writers) && v.client.Epoch() == v.epoch
 }
 
-// expires has a view dropped soon after it is no longer trusted: then no reader joins although the
-// server has withheld a writer's event. Because of the timer a reader that joins reads no clock.
-func (d *dirView) expires() {
+// expires has the view dropped after FirstRecheck: then no reader joins although the server has
+// withheld a writer's event. Because of the timer a reader that joins reads no clock.
+func (d *dirView) expires(v *view) {
 	if d.timed.Load() || d.timed.Swap(true) {
 		return
 	}
 	time.AfterFunc(FirstRecheck, func() {
-		if v := d.now.Load(); v != nil && !v.trusted() {
-			d.now.CompareAndSwap(v, nil)
-		}
+		d.now.CompareAndSwap(v, nil)
 		d.timed.Store(false)
 	})
 }
@@ -115,17 +109,24 @@ func (d *dirView) expires() {
 // noWriter returns the view if no writer is known to be in the queue; nil otherwise.
 func (d *dirView) noWriter() *view {
 	v := d.now.Load()
-	if !v.valid() || v.newest >= 0 || !v.trusted() {
+	if !v.valid() || v.newest >= 0 {
 		return nil
 	}
 	return v
 }
 
-func (v *view) prove() { v.proved.Store(int64(time.Since(began))) }
-
-// trusted reports whether the view was confirmed recently enough, see check.
-func (v *view) trusted() bool {
-	return time.Since(began)-time.Duration(v.proved.Load()) <= FirstRecheck
+// sameDir reports whether the directory in which the transaction zxid has passed v.check is the
+// directory of the listing. In another directory that passes, version writers have come since.
+// Besides their transactions there were at least four: the client lost READ on the directory, or
+// the watch would have fired; the directory was deleted; another was created; and zxid itself. With
+// version 0 no writer has come to either directory.
+func (v *view) sameDir(zxid int64) bool {
+	version, last := int64(v.check.Version), v.proved.Load()
+	if version != 0 && zxid-last >= version+4 {
+		return false
+	}
+	v.proved.CompareAndSwap(last, max(last, zxid))
+	return true
 }
 
 // NodeSharing decides whether other readers of one rwlock.RWMutex may use the node of the first,
@@ -159,7 +160,7 @@ func (s *NodeSharing) CanJoin() bool {
 		return false
 	}
 	//invariant 6: v.newest < s.at.Load()-1
-	s.queue.view.expires()
+	s.queue.view.expires(v)
 	return true
 }
 

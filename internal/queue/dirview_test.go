@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -215,11 +216,37 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 		for range was.Version {
 			x.must(x.witness.Set(x.queue.dir, nil, -1))
 		}
-		time.Sleep(FirstRecheck + 1) // virtual: the check alone would pass, see view.check
-		if err := x.reads(); !errors.Is(err, context.DeadlineExceeded) {
+		if err := x.reads(); !errors.Is(err, context.DeadlineExceeded) { // the check alone would pass, see view.check
 			t.Errorf("beside a writer: %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
+}
+
+// A reader that does not list needs evidence that the directory is still the same: as few
+// transactions as the writers of another directory would take.
+func TestAReaderListsAfterMoreTransactionsThanWriters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ writers, others, lists int }{{0, 100, 0}, {8, 3, 0}, {8, 100, 1}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := shared(t, v)
+				for range c.writers {
+					x.must(x.witness.Set(x.queue.dir, nil, -1))
+				}
+				for range 4 {
+					x.must(nil, x.reads())
+				}
+				for range c.others {
+					x.must(x.witness.Set("/", nil, -1))
+				}
+				before := x.proxy.Seen(proxy.ListOp)
+				x.must(nil, x.reads())
+				if lists := x.proxy.Seen(proxy.ListOp) - before; lists != int64(c.lists) {
+					t.Errorf("%d listings, want %d", lists, c.lists)
+				}
+			})
+		})
+	}
 }
 
 // The zxid in the header of a reply is used as the token only once it was found equal to a czxid.

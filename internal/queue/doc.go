@@ -63,10 +63,12 @@
 //     [downgraded-writer-struck-out]
 //  6. A reader joins a node, queued or granted, only if a watch on the directory and a listing have
 //     seen the same version of its data, no writer is behind the node, and the connection is up
-//     (dirview.go). A listing that was not confirmed for FirstRecheck is dropped soon. Readers that
+//     (dirview.go). A listing by which readers join is dropped after FirstRecheck. Readers that
 //     come before the first listing share the wait for it. A reader joins a granted node only if,
 //     in addition, the grant has not ended and the node is known to exist, which may take a request
-//     (Grant.Exists; rwlock/sharing.go). [joined-although-a-writer-waits]
+//     (Grant.Exists; rwlock/sharing.go). [joined-although-a-writer-waits] A reader is granted
+//     without a listing only if its create has checked that version, in the same directory
+//     (view.sameDir).
 //  7. A handoff passes on no lost grant and counts each pass; a canceled receiver passes it on.
 //     [lost-lock-handed-on]
 //  8. The watch on the permit count is checked before every grant, and wakes the waiter. A waiter

@@ -37,10 +37,9 @@ func (w *waiter) roomInReply() bool {
 // noWriterCached reports whether no writer was queued when the reader's node was created, according
 // to the view that the create has checked.
 func (w *waiter) noWriterCached() bool {
-	if !w.noWriter.valid() {
+	if !w.noWriter.valid() || !w.noWriter.sameDir(w.token) {
 		return false
 	}
-	w.noWriter.prove()
 	w.request.Sharing.at.Store(w.nodes[0].Seq + 1)
 	return true
 }

@@ -242,7 +242,7 @@ var mutants = []mutant{
 	}, {
 		name: "withheld-announcement-not-looked-for", pkg: "internal/queue", in: "NodeSharing.CanJoin",
 		why: "the server has withheld the event of a writer, and readers that overlap go on joining",
-		old: "s.queue.view.expires()", new: "",
+		old: "s.queue.view.expires(v)", new: "",
 		test: "rwlock TestAWriterOfWhomNoEventTells/while readers join",
 	}, {
 		name: "several-granted-at-the-turn-of-one", pkg: "internal/queue", in: "waiters.waitTurn",
