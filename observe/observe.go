@@ -71,8 +71,8 @@ type Kind string
 // The kinds of locks.
 const (
 	KindRead    Kind = "read"    // rwlock, for reading
-	KindWrite   Kind = "write"   // rwlock, for writing
-	KindMutex   Kind = "mutex"   // reentrant, leader, once
+	KindWrite   Kind = "write"   // rwlock, for writing; once
+	KindMutex   Kind = "mutex"   // reentrant, leader
 	KindPermits Kind = "permits" // semaphore
 )
 

@@ -100,6 +100,30 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A program of a page that finds no server says so, and an unset variable is named.
+func TestProgramsDoNotWaitInSilence(t *testing.T) {
+	files, err := filepath.Glob("docs/how-to/*.md")
+	must(t, err)
+	seen := 0
+	for _, file := range append(files, "docs/tutorial.md") {
+		for _, m := range fence.FindAllStringSubmatch(read(t, file), -1) {
+			if m[2] != "go" || !strings.Contains(m[4], "zklocks.Connect(") || strings.Contains(m[4], `"testing"`) {
+				continue
+			}
+			seen++
+			if !strings.Contains(m[4], "zklocks.WithLogger(") && !strings.Contains(m[4], "zklocks.Connect(starting,") {
+				t.Errorf("%s: Connect waits without a logger and without a limit:\n%s", file, m[4])
+			}
+			if strings.Contains(m[4], `Getenv("ZK_SERVERS")`) && !strings.Contains(m[4], `"ZK_SERVERS: `) {
+				t.Errorf("%s: an unset ZK_SERVERS is not named:\n%s", file, m[4])
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no program was checked")
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
