@@ -105,19 +105,19 @@ func release(ctx context.Context, h *queue.Hold) error {
 	if ctx.Done() == nil {
 		return h.Release(ctx)
 	}
-	limit, stop := after(ctx, h.Timeout())
+	limit, stop := after(ctx, h.Timeout(), 0)
 	defer stop()
 	return h.Release(limit)
 }
 
 // left waits, like release, until a call that has returned err instead of a hold has left the
-// queue.
+// queue. If no server has answered lately, it waits less.
 func left(ctx context.Context, err error) error {
 	var leaving *queue.Leaving
 	if !errors.As(err, &leaving) || ctx.Err() == nil {
 		return err
 	}
-	limit, stop := after(ctx, leaving.Timeout)
+	limit, stop := after(ctx, leaving.Timeout, leaving.Silence)
 	defer stop()
 	select {
 	case <-leaving.Removed:
@@ -128,12 +128,13 @@ func left(ctx context.Context, err error) error {
 }
 
 // after returns a context that is canceled a moment after ctx, with ctx's error: after a quarter of
-// the session timeout, or after a second if that is shorter.
-func after(ctx context.Context, timeout time.Duration) (limit context.Context, stop func()) {
+// the session timeout, or after a second if that is shorter, less waited, a time without an answer
+// that has passed already.
+func after(ctx context.Context, timeout, waited time.Duration) (limit context.Context, stop func()) {
 	moment := min(timeout/4, time.Second)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
-		time.AfterFunc(moment, func() {
+		time.AfterFunc(moment-waited, func() {
 			cancel(fmt.Errorf("no answer within %v: the node may stay until the session ends", moment))
 		})
 	})

@@ -100,7 +100,7 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	case passed:
 		return nil
 	case unproved:
-		return c.queue.Client().Finish(ctx, "the lock is being handed on", func() error {
+		return grant.Finish(ctx, "the lock is being handed on", func() error {
 			if grant.Exists(context.WithoutCancel(ctx)) { // false if the right to read the node is missing
 				if passed, _ := c.pass(grant); passed {
 					return nil

@@ -42,7 +42,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 
 	now := old[0]
 	now.node = now.node.As(to)
-	err := h.client.Finish(ctx, "the downgrade goes on", func() error {
+	err := h.Finish(ctx, "the downgrade goes on", func() error {
 		err := h.client.Replace(h.sess, q.dir, old[0].node, now.node, q.cfg.Data, q.cfg.ACL)
 		if err != nil {
 			settle(held)

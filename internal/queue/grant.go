@@ -104,11 +104,12 @@ func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("
 
 // CleanUp is called by the goroutine that has ended the grant (invariant 4). It has the nodes of a
 // lost grant deleted, because they still exist if the connection returns before the session
-// expires. No other client would delete them, and all waiters behind them would wait forever.
+// expires. No other client would delete them, and all waiters behind them would wait forever. The
+// lease of a released grant lives until Release returns.
 func (g *Grant) CleanUp(end error) {
-	g.lease.End()
 	g.client.Held.Delete(g)
 	if errors.Is(end, hold.ErrLost) {
+		g.lease.End()
 		go func() { _ = g.remove(g.settled().nodes, false) }()
 	}
 }
@@ -165,16 +166,23 @@ var NoWait = func() context.Context {
 	return ctx
 }()
 
-// deleting is what continues in the background if ctx ends during a release.
+// deleting is what continues in the background if ctx ends, or the session is lost, during a
+// release.
 const deleting = "the node is being deleted"
 
-// Release deletes all nodes. The deletion starts even if ctx has ended; ctx bounds the wait for the
-// answer.
+// Finish runs a call of the grant to its end, see zkclient.Lease.Finish.
+func (g *Grant) Finish(ctx context.Context, goingOn string, call func() error) error {
+	return g.lease.Finish(ctx, goingOn, call)
+}
+
+// Release deletes all nodes. The deletion starts even if ctx has ended; ctx and the session's
+// deadline bound the wait for the answer.
 func (g *Grant) Release(ctx context.Context) error {
 	if end := g.state.Release(); end != nil {
 		return end
 	}
-	return g.client.Finish(ctx, deleting, func() error { return g.remove(g.settled().nodes, true) })
+	defer g.lease.End()
+	return g.Finish(ctx, deleting, func() error { return g.remove(g.settled().nodes, true) })
 }
 
 // releaseIn deletes the nodes in some queues. If no other nodes are left, the grant ends.
@@ -185,7 +193,7 @@ func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
 	if end := g.Err(); end != nil {
 		return end
 	}
-	return g.client.Finish(ctx, deleting, func() error {
+	return g.Finish(ctx, deleting, func() error {
 		for {
 			held := g.settled()
 			these, others := in(held.nodes, queues...)

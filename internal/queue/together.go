@@ -136,4 +136,4 @@ func (a *Async) Canceled(ctx context.Context) error {
 
 // Leaving adds to err, the error of the caller that has called GiveUp, that the nodes are being
 // deleted.
-func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.queue.client.Timeout()} }
+func (a *Async) Leaving(err error) error { return leaving(a.queue.client, err, a.left) }

@@ -288,11 +288,13 @@ func (q *Queue) held(r Request) string {
 }
 
 // leave deletes the nodes because of err, and returns the error for the caller. It waits for the
-// answer, and adds the error of the deletion to err. If ctx has ended, the waiters start over, or
-// the connection is closed, it does not wait, and the deletion continues in the background.
+// answer, until ctx ends or the session must be considered lost, and adds the error of the deletion
+// to err. If ctx has ended, the waiters start over, or the connection is closed, it does not wait,
+// and the deletion continues in the background.
 func (all waiters) leave(ctx context.Context, err error) error {
 	removals := make([]zkclient.Removal, len(all))
-	all[0].lease.End() // all waiters have the same lease
+	lease := all[0].lease // all waiters have the same lease
+	defer lease.End()
 	for i, w := range all {
 		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
 	}
@@ -301,18 +303,21 @@ func (all waiters) leave(ctx context.Context, err error) error {
 	case startsOver(err), errors.Is(err, zkclient.ErrClosed):
 		return err
 	case zkclient.Ended(ctx) != nil:
-		return &Leaving{err, removed, all[0].queue.client.Timeout()}
+		return leaving(all[0].queue.client, err, removed)
 	}
+	var left error
+	over := lease.Over()
 	select {
-	case left := <-removed:
-		switch left {
-		case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
-			return err
-		}
-		return hold.And(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
+	case left = <-removed:
+	case <-over.Done():
+		left = context.Cause(over)
 	case <-ctx.Done():
+	}
+	switch left {
+	case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
 		return err
 	}
+	return hold.And(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
 }
 
 // Leaving is the error of a call whose ctx has ended, while its nodes are being deleted.
@@ -320,6 +325,11 @@ type Leaving struct {
 	error
 	Removed <-chan error  // yields, or is closed, when the nodes are deleted
 	Timeout time.Duration // of the session
+	Silence time.Duration // how long no server had answered when the call returned
+}
+
+func leaving(c *zkclient.Client, err error, removed <-chan error) error {
+	return &Leaving{err, removed, c.Timeout(), c.Silence()}
 }
 
 func (l *Leaving) Unwrap() error { return l.error }

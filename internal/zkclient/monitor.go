@@ -1,6 +1,7 @@
 package zkclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -19,16 +20,20 @@ var (
 type Lease struct {
 	client  *Client
 	session int64
-	lose    func(error)
+
+	// Guarded by monitor.mu; nil until a caller wants them.
+	lose   func(error)
+	over   context.Context
+	cancel context.CancelCauseFunc // of over
 }
 
 // monitor has the leases of a connection, and a timer for the session's deadline.
 type monitor struct {
 	client *Client
 
-	mu     sync.Mutex // guards what follows, and Lease.lose
+	mu     sync.Mutex // guards what follows, and fields of Lease
 	leases map[*Lease]struct{}
-	timer  *time.Timer // nil before the first OnLoss
+	timer  *time.Timer // nil before the first OnLoss or Over
 }
 
 // Keep begins a lease.
@@ -56,6 +61,19 @@ func (l *Lease) OnLoss(lose func(error)) {
 	defer m.mu.Unlock()
 	l.lose = lose
 	m.schedule()
+}
+
+// Over returns a context that is canceled when the session must be considered lost. Its cause is
+// the reason. After the end of the lease it is not canceled any more.
+func (l *Lease) Over() context.Context {
+	m := &l.client.monitor
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.over == nil {
+		l.over, l.cancel = context.WithCancelCause(context.Background())
+		m.schedule()
+	}
+	return l.over
 }
 
 // End ends the lease. The end of the last lease stops the heartbeat.
@@ -111,12 +129,18 @@ func (m *monitor) Check() {
 	m.mu.Lock()
 	remains := false
 	for l := range m.leases {
+		if l.lose == nil && l.over == nil {
+			continue
+		}
 		why := l.Alive() // takes no lock
-		switch lose := l.lose; {
-		case lose == nil:
-		case why == nil:
+		if why == nil {
 			remains = true
-		default:
+			continue
+		}
+		if l.over != nil {
+			l.cancel(why) // runs no hook: Over is only waited for
+		}
+		if lose := l.lose; lose != nil {
 			lost = append(lost, func() { lose(why) })
 		}
 	}

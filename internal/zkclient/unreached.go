@@ -54,3 +54,16 @@ func (c *Client) Unreached(ctx context.Context, err error, since time.Time) erro
 	}
 	return fmt.Errorf("%w: %w: %w", err, wire.ErrNoAnswer, why)
 }
+
+// Silence returns for how long the connection has been lost, or the oldest request has had no
+// answer.
+func (c *Client) Silence() time.Duration {
+	since := c.conn.Down()
+	if since.IsZero() {
+		since = c.conn.Unanswered()
+	}
+	if since.IsZero() {
+		return 0
+	}
+	return time.Since(since)
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/observe"
 )
 
 var outages = []scenario{
@@ -17,6 +18,8 @@ var outages = []scenario{
 	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
 	{"a hold that was waited for survives a cut, and hears of its loss after it", cutAfterTheWait, 0},
 	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
+	{"a release in an outage ends with the loss, and the node is deleted later", releasedInAnOutage, 0},
+	{"a bounded wait in an outage takes no longer", leftInAnOutage, 0},
 }
 
 func restarted(s *scene) {
@@ -140,4 +143,69 @@ func neverConnected(s *scene) {
 	}
 	s.Must(c.proxy.Accept())
 	s.unlock(h)
+}
+
+// releasedInAnOutage cuts a holder off, for good until its release has returned.
+func releasedInAnOutage(s *scene) {
+	for _, outage := range []struct {
+		begin   func(*proxy.Proxy)
+		release func(context.Context, *zklocks.Hold) error
+	}{
+		{(*proxy.Proxy).Mute, func(ctx context.Context, h *zklocks.Hold) error { return h.Release(ctx) }},
+		{(*proxy.Proxy).Refuse, func(_ context.Context, h *zklocks.Hold) error { return h.Release(context.Background()) }},
+		{(*proxy.Proxy).Refuse, func(ctx context.Context, h *zklocks.Hold) error {
+			given := func(context.Context) (*zklocks.Hold, error) { return h, nil }
+			return zklocks.Do(context.Background(), given, func(context.Context, *zklocks.Hold) error { return nil })
+		}},
+	} {
+		c := s.with(s.BehindFor(4 * time.Second))
+		events := c.observed()
+		h := c.lock()
+		s.Pass(20 * time.Second)
+		outage.begin(c.proxy)
+		deadline := h.ValidUntil()
+		a := c.begin(only(func(ctx context.Context) error { return outage.release(ctx, h) }))
+		err := a.Failed()
+		s.Is(err, zklocks.ErrLost)
+		if !strings.Contains(err.Error(), "not confirmed: the node is being deleted in the background") {
+			s.Errorf("error %q does not say that the release is not confirmed", err)
+		}
+		s.Within("the release after the deadline", a.At.Sub(deadline), 0)
+		s.Is(Next[observe.Lost](events, 1).Cause, zklocks.ErrLost)
+		events.Balanced()
+		session := c.conn.SessionID()
+		c.proxy.Unmute()
+		s.Must(c.proxy.Accept())
+		s.Empty()
+		c.catchUp()
+		if s.Virtual() && c.conn.SessionID() != session {
+			s.Error("the end of the session has deleted the node")
+		}
+		s.unlock(c.lock())
+	}
+}
+
+// leftInAnOutage: the client knows of the outage, so it does not wait for an answer to the deletion
+// of its node.
+func leftInAnOutage(s *scene) {
+	const patience = 2 * time.Second
+	for _, begin := range []func(*proxy.Proxy){(*proxy.Proxy).Mute, (*proxy.Proxy).Refuse} {
+		holder, c := s.client(), s.with(s.BehindFor(4*time.Second))
+		h := holder.block()
+		a := c.begin(zklocks.Within(patience, c.Lock))
+		s.inLine(2)
+		c.catchUp()
+		begin(c.proxy)
+		err := a.Failed()
+		s.Is(err, context.DeadlineExceeded)
+		s.Is(err, zklocks.ErrNoAnswer)
+		if !strings.Contains(err.Error(), "the node may stay until the session ends") {
+			s.Errorf("error %q does not say that the node may stay", err)
+		}
+		s.Within("the call", a.At.Sub(a.Began), patience)
+		c.proxy.Unmute()
+		s.Must(c.proxy.Accept())
+		s.inLine(1)
+		s.unlock(h)
+	}
 }

@@ -286,8 +286,8 @@ var mutants = []mutant{
 	}, { // Ending.
 		name: "unlock-stops-with-its-context", pkg: "internal/queue", in: "Grant.Release",
 		why:  "a deferred Release after a cancellation deletes no node",
-		old:  "return g.client.Finish(ctx, deleting",
-		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.client.Finish(ctx, deleting",
+		old:  "return g.Finish(ctx, deleting",
+		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.Finish(ctx, deleting",
 		test: "reentrant TestMutex/an Unlock with a dead context deletes all the same", world: "any",
 	}, {
 		name: "delete-not-repeated", pkg: "internal/zkclient",
