@@ -350,3 +350,40 @@ func TestThePlanFollowsAShorterTimeout(t *testing.T) {
 		}
 	}
 }
+
+// The command ends in an outage. zklock does not wait for a server: for the release at most a second,
+// for the record of a job at most until the lock is lost.
+func TestARunEndsInAnOutage(t *testing.T) {
+	t.Parallel()
+	const timeout = 4 * time.Second
+	for _, run := range []struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		{nil, 3, "was not released, as no server answered"},
+		{[]string{"-shared"}, 3, "was not released, as no server answered"},
+		{[]string{"-permits", "2"}, 3, "was not released, as no server answered"},
+		{[]string{"-slot", "1"}, exitLost, "the record of it is not confirmed"},
+	} {
+		t.Run(strings.Join(run.flags, " "), func(t *testing.T) {
+			t.Parallel()
+			p := proxy.For(t, loopback.For(t).Addr())
+			end := "exit 3"
+			if run.code == exitLost {
+				end = "exit 0" // a job that fails is not recorded
+			}
+			c := start(t, p.Addr(), slices.Concat([]string{"run", "-session-timeout", timeout.String()}, run.flags, []string{"/jobs/nightly", "--", "sh", "-c", "echo ready; read line; " + end})...)
+			c.Hears("ready")
+			p.Mute()
+			began := time.Now()
+			c.Say("end")
+			ends(t, c, run.code, run.says)
+			if took := time.Since(began); took > timeout+3*time.Second { // real: 3T/4, and a busy machine
+				t.Errorf("it took %v", took)
+			} else {
+				t.Logf("it took %v", took)
+			}
+		})
+	}
+}

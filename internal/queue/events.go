@@ -49,8 +49,10 @@ func (g *Grant) info(q *Queue) observe.LockInfo {
 // A Call is one call of a recipe that acquires one lock or several, and then the hold that it
 // returns. It notifies the observers of each lock that has observers.
 //
-// The events of a hold come one after the other. The event of its end waits for a downgrade that is
-// under way, which notifies the observers before it is settled.
+// The events of a hold come one after the other. The event of its release waits for a downgrade that
+// is under way, which notifies the observers before it is settled. The event of a loss comes before
+// these events, and in their place, unless the downgrade has begun to notify the observers: a loss
+// in an outage is reported at once.
 type Call []*observed
 
 // observed is the part of a call that concerns one lock.
@@ -66,6 +68,8 @@ type observed struct {
 type heldLock struct {
 	observe.LockInfo
 	since time.Time
+	// changing says that a downgrade is notifying the observers. Then it settles the grant.
+	changing bool
 }
 
 // Call begins a call. It panics if ctx is nil, as NeedContext does.
@@ -98,7 +102,7 @@ func (call Call) failed(err error) {
 func (call Call) granted(h *Hold) {
 	joined := h.observed.Swap(true)
 	for _, c := range call {
-		now := &heldLock{h.info(c.queue), time.Now()}
+		now := &heldLock{LockInfo: h.info(c.queue), since: time.Now()}
 		c.held.Store(now)
 		event := observe.Granted{LockInfo: now.LockInfo, Context: c.ctx, At: now.since, Waited: now.since.Sub(c.began), Joined: joined}
 		c.ctx = nil
@@ -108,18 +112,17 @@ func (call Call) granted(h *Hold) {
 
 // ended reports how h has ended: a loss, or the error of its Release.
 func (call Call) ended(h *Hold, end error) {
-	if len(call) > 0 && h.held.Load().pending != nil {
-		go func() {
-			h.settled()
-			call.ended(h, end)
-		}()
-		return
-	}
+	lost := errors.Is(end, hold.ErrLost)
 	for _, c := range call {
-		was, now := c.held.Swap(nil), time.Now()
+was, now := c.held.Load(), time.Now()
 		switch {
 		case was == nil: // reported already
-		case errors.Is(end, hold.ErrLost):
+		case was.changing, !lost && h.held.Load().pending != nil, !c.held.CompareAndSwap(was, nil):
+			go func() {
+				h.settled()
+				call.ended(h, end)
+			}()
+		case lost:
 			event := observe.Lost{LockInfo: was.LockInfo, At: now, Held: now.Sub(was.since), Cause: end}
 			c.queue.each(func(o observe.Observer) { tell(o.Lost, event) })
 		default:
@@ -146,12 +149,11 @@ func (call Call) leaked() {
 func (call Call) downgraded(ctx context.Context, q *Queue, n znode.Node) {
 	for _, c := range call {
 		was := c.held.Load()
-		if c.queue != q || was == nil {
+		if c.queue != q || was == nil || !c.held.CompareAndSwap(was, &heldLock{was.LockInfo, was.since, true}) {
 			continue
 		}
-		now := &heldLock{was.LockInfo, time.Now()}
+		now := &heldLock{LockInfo: was.LockInfo, since: time.Now()}
 		now.Kind, now.Node = q.info(Request{Kind: n.Kind}).Kind, n.Name
-		c.held.Store(now)
 		called := now.LockInfo
 		called.Node, called.Token = "", 0
 		q.each(func(o observe.Observer) {
@@ -159,5 +161,6 @@ func (call Call) downgraded(ctx context.Context, q *Queue, n znode.Node) {
 			tell(o.Called, observe.Called{LockInfo: called, Context: ctx, At: now.since})
 			tell(o.Granted, observe.Granted{LockInfo: now.LockInfo, Context: ctx, At: now.since, Joined: true})
 		})
+		c.held.Store(now)
 	}
 }

@@ -49,23 +49,6 @@ func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], l
 	}
 }
 
-// Finish makes a call, which runs to its end, and waits for it until ctx is canceled or the lease's
-// session must be considered lost. Then the error has a description of what continues in the
-// background; after a loss it matches hold.ErrLost.
-func (l *Lease) Finish(ctx context.Context, goingOn string, call func() error) error {
-	began, ended := time.Now(), make(chan error, 1)
-	go func() { ended <- call() }()
-	over := l.Over()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w (%s in the background)", l.client.Unreached(ctx, Ended(ctx), began), goingOn)
-	case <-over.Done():
-		return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, context.Cause(over), goingOn)
-	}
-}
-
 // An outcome is what an error of the zk client means for the request.
 type outcome int
 

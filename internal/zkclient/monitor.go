@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/hold"
 )
 
 // Reasons for a loss.
@@ -74,6 +76,23 @@ func (l *Lease) Over() context.Context {
 		m.schedule()
 	}
 	return l.over
+}
+
+// Finish makes a call, which runs to its end, and waits for it until ctx is canceled or the lease's
+// session must be considered lost. Then the error has a description of what continues in the
+// background; after a loss it matches hold.ErrLost.
+func (l *Lease) Finish(ctx context.Context, goingOn string, call func() error) error {
+	began, ended := time.Now(), make(chan error, 1)
+	go func() { ended <- call() }()
+	over := l.Over()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w (%s in the background)", l.client.Unreached(ctx, Ended(ctx), began), goingOn)
+	case <-over.Done():
+		return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, context.Cause(over), goingOn)
+	}
 }
 
 // End ends the lease. The end of the last lease stops the heartbeat.
