@@ -43,7 +43,8 @@ var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", ho
 //
 // Release starts the deletion of the node also if ctx is canceled, and repeats it until the node is
 // gone, its session has ended or the connection is closed. ctx bounds only the wait for the answer.
-// So
+// If no server answers, Release also returns when the lock would be lost (at [Hold.ValidUntil]):
+// the error then matches [ErrLost] and says that the release is not confirmed. So
 //
 //	defer hold.Release(ctx)
 //
@@ -52,7 +53,7 @@ var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", ho
 // session expires: call [Conn.Close] first.
 //
 // The error matches
-//   - [ErrLost] if the hold had been lost before;
+//   - [ErrLost] if the hold had been lost before, or is lost before a server has answered;
 //   - [ErrReleased] if Release had been called before;
 //   - ctx's error if there was no answer yet;
 //   - zk.ErrNoAuth if the server refuses to delete the node.

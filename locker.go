@@ -39,12 +39,14 @@ type Locker interface {
 // the error has both the release's and work's error. If work itself has released hold, Do does not
 // check for a loss.
 //
-// Do waits until a server has confirmed the release, so a program may exit right after it. If ctx
-// is canceled, Do waits at most a second or a quarter of the session timeout, whichever is shorter.
-// If there is no answer by then, the error says so and matches ctx's error, also if work returned
-// nil: the deletion continues in the background, but if the process exits first, the lock may
-// remain held until the session expires. If ctx is canceled during the wait for the lock, Do waits
-// in the same way until the node is deleted.
+// Do waits until a server has confirmed the release, so a program may exit right after it. If no
+// server answers, Do waits at most until the lock is lost, see [Hold.Release]. If ctx is canceled,
+// Do waits at most a second or a quarter of the session timeout, whichever is shorter. If there is
+// no answer by then, the error says so and matches ctx's error, also if work returned nil: the
+// deletion continues in the background, but if the process exits first, the lock may remain held
+// until the session expires. If ctx is canceled during the wait for the lock, Do waits in the same
+// way until the node is deleted. In an outage that has lasted for so long already, it does not
+// wait.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
 	if lock == nil || work == nil {
 		panic("zklocks: a function is nil")
@@ -81,10 +83,12 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 // the wait, too.
 //
 // If d passes first, the function returns lock's error, which matches context.DeadlineExceeded and
-// names d. By then the caller has left the queue, or the error says that no server has confirmed it
-// within a moment, as in Do. d has no effect on the hold and its contexts. If d is zero or
-// negative, the function fails without sending a request: to acquire the lock without waiting, call
-// TryLock.
+// names d. It returns when a server has confirmed that the caller has left the queue, which takes
+// as long as one request. If the server has stopped answering, the function returns when it has
+// been silent for a quarter of the session timeout, at most a second, so at most that long after d.
+// The error then says that the node may remain. d has no effect on the hold and its contexts. If d
+// is zero or negative, the function fails without sending a request: to acquire the lock without
+// waiting, call TryLock.
 func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(context.Context) (*Hold, error) {
 	if lock == nil {
 		panic("zklocks: a function is nil")

@@ -457,7 +457,7 @@ func TestAReaderLeavesOthersAtOnce(t *testing.T) {
 	})
 }
 
-// Until ctx is canceled Do and Run wait for the answer as long as it takes.
+// Until ctx is canceled Do and Run wait for the answer as long as the session lives.
 func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
 	for _, name := range []string{"Do", "Do with several locks"} {
 		atDeskFor(t, 20*time.Second, func(d *desk) {

@@ -59,8 +59,8 @@ func (o *outage) unconfirmed(err error, losses int) {
 	}
 }
 
-// No call that ends a hold waits longer than until the session's deadline, and in the end no node is
-// left.
+// No call that ends a hold waits longer than until the session's deadline, and in the end no node
+// is left.
 func TestAHoldEndsInAnOutage(t *testing.T) {
 	forever := context.Background()
 	for name, play := range map[string]func(o *outage){
@@ -120,7 +120,7 @@ func TestAHoldEndsInAnOutage(t *testing.T) {
 			o.begin(h)
 			down := make(chan error, 1)
 			go func() { down <- m.Downgrade(forever, h) }()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // virtual
 			o.unconfirmed(h.Release(forever), 1)
 			if err := <-down; !errors.Is(err, zklocks.ErrReleased) {
 				o.Errorf("the downgrade: %v", err)
@@ -129,26 +129,27 @@ func TestAHoldEndsInAnOutage(t *testing.T) {
 		"Do": func(o *outage) {
 			o.unconfirmed(zklocks.Do(forever, rwlock.New(o.mine, path).Lock, func(_ context.Context, h *zklocks.Hold) error {
 				o.begin(h)
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // virtual
 				return nil
 			}), 1)
 		},
 		"a term": func(o *outage) {
 			ctx, cancel := context.WithCancel(forever)
-			terms, resigned := 0, make(chan struct{})
+			terms, began, resigned := 0, make(chan struct{}), make(chan struct{})
 			o.finish = func() { cancel(); <-resigned }
 			go func() {
 				defer close(resigned)
 				_ = leader.New(o.mine, path).Run(ctx, func(ctx context.Context, h *zklocks.Hold) error {
 					if terms++; terms == 1 {
 						o.begin(h)
+						close(began)
 						return nil
 					}
 					<-ctx.Done()
 					return nil
 				})
 			}()
-			time.Sleep(100 * time.Millisecond) // virtual: it is elected
+			<-began
 			time.Sleep(time.Until(o.deadline)) // virtual
 			o.lost(contract.Next[observe.Lost](o.events, 1).Cause, 1)
 			if n := len(contract.Of[observe.Called](o.events)); n != 2 {

@@ -26,10 +26,10 @@ import (
 // pauses begin at the shortest again. Run does not return or report lead's error: log it in lead.
 //
 // Run resigns only when lead has returned. Until then no other process leads, unless the term is
-// lost. Run waits until a server has confirmed the release; if ctx is canceled, it waits at most a
-// second or a quarter of the session timeout, whichever is shorter. If lead has not returned when
-// its term is lost, Run waits for it and does not campaign; [Election.Status] is then
-// [StateOverdue].
+// lost. Run waits until a server has confirmed the release or the term is lost; if ctx is canceled,
+// it waits at most a second or a quarter of the session timeout, whichever is shorter. If lead has
+// not returned when its term is lost, Run waits for it and does not campaign; [Election.Status] is
+// then [StateOverdue].
 //
 // Run always returns an error. It returns every error of [Election.Campaign]: ctx's error;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also the

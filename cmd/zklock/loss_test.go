@@ -351,8 +351,8 @@ func TestThePlanFollowsAShorterTimeout(t *testing.T) {
 	}
 }
 
-// The command ends in an outage. zklock does not wait for a server: for the release at most a second,
-// for the record of a job at most until the lock is lost.
+// The command ends in an outage. zklock does not wait for a server: for the release at most a
+// second, for the record of a job at most until the lock is lost.
 func TestARunEndsInAnOutage(t *testing.T) {
 	t.Parallel()
 	const timeout = 4 * time.Second
@@ -379,10 +379,10 @@ func TestARunEndsInAnOutage(t *testing.T) {
 			began := time.Now()
 			c.Say("end")
 			ends(t, c, run.code, run.says)
-			if took := time.Since(began); took > timeout+3*time.Second { // real: 3T/4, and a busy machine
-				t.Errorf("it took %v", took)
-			} else {
-				t.Logf("it took %v", took)
+			took := time.Since(began)
+			t.Logf("it took %v", took)
+			if took > timeout+5*time.Second { // real: 3T/4, a second to close the connection, and a busy machine
+				t.Error("that is too long")
 			}
 		})
 	}

@@ -39,9 +39,10 @@
 // The process that created the nodes deletes them: waiters.leave does it for a waiter,
 // Grant.Release for a released grant, and a goroutine of Grant.CleanUp for a lost grant. For a
 // grant they first wait until a downgrade under way has ended (Grant.settled). Each repeats the
-// request until the nodes are gone, the Conn is closed, or the session is over. The server deletes
-// the nodes of a session that is over. If it refuses a request, for lack of a right, the nodes
-// remain until then.
+// request until the nodes are gone, the Conn is closed, or the session is over. A caller that waits
+// for that returns when the session must be considered lost (zkclient.Lease.Finish). The server
+// deletes the nodes of a session that is over. If it refuses a request, for lack of a right, the
+// nodes remain until then.
 //
 // # Invariants
 //

@@ -49,10 +49,10 @@ func (g *Grant) info(q *Queue) observe.LockInfo {
 // A Call is one call of a recipe that acquires one lock or several, and then the hold that it
 // returns. It notifies the observers of each lock that has observers.
 //
-// The events of a hold come one after the other. The event of its release waits for a downgrade that
-// is under way, which notifies the observers before it is settled. The event of a loss comes before
-// these events, and in their place, unless the downgrade has begun to notify the observers: a loss
-// in an outage is reported at once.
+// The events of a hold come one after the other. The event of its release waits for a downgrade
+// that is under way, which notifies the observers before it is settled. The event of a loss comes
+// before these events, and in their place, unless the downgrade has begun to notify the observers:
+// a loss in an outage is reported at once.
 type Call []*observed
 
 // observed is the part of a call that concerns one lock.
@@ -114,7 +114,7 @@ func (call Call) granted(h *Hold) {
 func (call Call) ended(h *Hold, end error) {
 	lost := errors.Is(end, hold.ErrLost)
 	for _, c := range call {
-was, now := c.held.Load(), time.Now()
+		was, now := c.held.Load(), time.Now()
 		switch {
 		case was == nil: // reported already
 		case was.changing, !lost && h.held.Load().pending != nil, !c.held.CompareAndSwap(was, nil):
