@@ -41,6 +41,7 @@ type Conn struct{ connSlot }
 //   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
 //     or above 24 days, a user name that is empty or contains a colon;
 //   - at once when the server refuses the credentials: the error matches zk.ErrAuthFailed;
+//   - at once when the file of [WithSessionFile] cannot be used;
 //   - when ctx is canceled first: the error wraps ctx's error and the error of the last attempt.
 //
 // After a failure Connect leaves no network connection, no session and no goroutine behind. Only a
@@ -237,6 +238,33 @@ func WithTLS(config *tls.Config) ConnectOption { return slot.Connect{Wire: wire.
 // looks the name up and dials one of its addresses by TCP.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) ConnectOption {
 	return slot.Connect{Wire: wire.WithDialer(dial)}
+}
+
+// WithSessionFile frees the locks of a process that dies without [Conn.Close]: by a panic, os.Exit,
+// kill -9 or for lack of memory. The Conn writes its session into the file and keeps the file
+// locked (flock). When the process has died, the next Connect with the same file ends that session
+// before it opens its own, so a restarted program does not wait for its own locks. "zklock reap"
+// ends the session at the moment of death. Without the option the locks are free after the session
+// timeout.
+//
+// What the dead process has sent or started continues while the next holder begins: a statement on
+// a database, a child process. Without the option the session timeout gives it time to end. So use
+// the option if the store refuses old tokens ([Hold.Token]), or if such a rest does no harm. A
+// process that is paused is not dead: its locks are free after the session timeout.
+//
+// Use a file of its own for each connection, on a local file system, best below /run. No program
+// may close, unlock, remove or copy it while the process lives. Connect creates it with mode 0600.
+// While another process has it, Connect waits, and when ctx is canceled its error names that
+// process. Connect fails at once if the file has other content, which it leaves as it was; if it is
+// a symbolic link, has a second name, belongs to another user or can be opened by other users; if
+// it is on a network file system (on systems other than Linux that is not checked); and on Windows.
+//
+// The file is a hint, and no hold depends on it. If it cannot be written later, that is logged
+// ([WithLogger]), and the locks are free after the session timeout, as they are when the host
+// stops. So is a session that cannot be ended within a session timeout, or whose end the servers
+// refuse. By default there is no file.
+func WithSessionFile(path string) ConnectOption {
+	return slot.Connect{Wire: wire.WithSessionFile(path)}
 }
 
 // WithSessionEvents calls f with the events of the session, in order: connected, disconnected,

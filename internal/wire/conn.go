@@ -47,6 +47,9 @@ type Conn struct {
 	closed         chan struct{} // closed when Close has returned
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session
 
+	file *sessionFile            // locked; nil: none
+	own  atomic.Pointer[Session] // the last session that was granted; nil: none was
+
 	// state.mu guards what follows.
 	current *packetConn // nil before the first
 	beats   beats
@@ -152,7 +155,7 @@ func (c *Conn) event(e zk.Event) {
 		l.notify(c.events, e)
 	}
 	switch e.State {
-	case zk.StateHasSession:
+	case zk.StateHasSession, zk.StateExpired: // StateExpired comes first only if the session to resume is over
 		select {
 		case c.ready <- struct{}{}:
 		default:
@@ -209,6 +212,7 @@ func (c *Conn) Close() error {
 	defer close(c.closed)
 	session := c.Session() // 0: the program has closed the client
 	c.end()
+	c.putAway()
 	if session == 0 || c.closeConfirmed.Load() {
 		return nil
 	}

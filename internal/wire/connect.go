@@ -41,6 +41,10 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 
 	c := newConn(addresses, sessionTimeout, s)
+	if err := c.takeOver(ctx); err != nil {
+		c.putAway()
+		return nil, err
+	}
 	client, events, err := zk.Connect(addresses, sessionTimeout,
 		zk.WithHostProvider(c.hosts),
 		zk.WithDialer(c.dial),
@@ -49,6 +53,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		zk.WithLogInfo(true),
 	)
 	if err != nil {
+		c.putAway()
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
 	c.Conn = client
@@ -80,6 +85,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 	c.work.Wait()
 	c.hosts.lookups.Wait()
+	c.putAway()
 	return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 }
 
@@ -89,6 +95,9 @@ func (c *Conn) start(ctx context.Context) error {
 	case <-c.ready:
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if c.resume != nil && c.Session() == 0 {
+		return errOver
 	}
 	for _, a := range c.auth {
 		err := insist(ctx, func() error {

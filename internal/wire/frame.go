@@ -20,11 +20,12 @@ const (
 	minHandshake = 20 // version, timeout, session, length of the password
 	maxHandshake = 1 << 10
 
-	timeoutInHandshake = lengthSize + 4     // after the version
-	zxidInRequest      = lengthSize + 4     // after the version
-	timeoutInRequest   = lengthSize + 4 + 8 // after the version and the last zxid
-	sessionInRequest   = timeoutInRequest + 4
-	zxidInReply        = lengthSize + 4 // after the xid
+	timeoutInHandshake  = lengthSize + 4 // after the version
+	passwordInHandshake = lengthSize + minHandshake - 4
+	zxidInRequest       = lengthSize + 4     // after the version
+	timeoutInRequest    = lengthSize + 4 + 8 // after the version and the last zxid
+	sessionInRequest    = timeoutInRequest + 4
+	zxidInReply         = lengthSize + 4 // after the xid
 )
 
 // Operations, as on the wire.

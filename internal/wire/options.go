@@ -19,6 +19,9 @@ type settings struct {
 	tls       func() (*tls.Config, error) // nil: no TLS
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	listeners []*listener
+
+	sessionFile *string  // path; nil: none
+	resume      *Session // resumed instead of a new session, see End; nil: none
 }
 
 type credentials struct{ user, password string }
@@ -65,6 +68,9 @@ func WithSessionEvents(f func(zk.Event)) Option {
 		}
 	}
 }
+
+// WithSessionFile is zklocks.WithSessionFile.
+func WithSessionFile(path string) Option { return func(s *settings) { s.sessionFile = &path } }
 
 // A listener is a function that is called with session events.
 type listener struct {

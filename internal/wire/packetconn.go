@@ -117,6 +117,7 @@ func (p *packetConn) note(b []byte) (send []byte) {
 			// The client asks for the timeout of the last session. So the limits of one server
 			// would bind all later sessions.
 			binary.BigEndian.PutUint32(b[timeoutInRequest:], uint32(c.timeout.Milliseconds()))
+			c.resume.into(b)
 		} else {
 			// A server that has not applied what the client has read must refuse the session.
 			binary.BigEndian.PutUint64(b[zxidInRequest:], uint64(c.zxid.Load()))
@@ -215,6 +216,12 @@ func (p *packetConn) readHandshake() error {
 	if err != nil {
 		return err
 	}
+	if session != 0 {
+		password, _, _ := stringAt(p.buf, passwordInHandshake)
+		if err := p.admit(session, password); err != nil {
+			return err
+		}
+	}
 	c := p.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,6 +244,13 @@ func (p *packetConn) readHandshake() error {
 		// By this timeout the client sends its pings, and leaves a server that does not answer.
 		binary.BigEndian.PutUint32(p.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
+	return nil
+}
+
+// admit prepares a session that a server has granted or resumed, before the client knows of it. On
+// an error the connection fails. The caller does not hold conn.mu, which a slow disk would block.
+func (p *packetConn) admit(session int64, password []byte) error {
+	p.conn.record(session, password)
 	return nil
 }
 

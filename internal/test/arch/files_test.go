@@ -32,6 +32,8 @@ var back = map[string]string{
 	"internal/zkclient: call.go to client.go":      "whether the session is still the same",
 	"internal/zkclient: call.go to unreached.go":   "why a call has had no answer",
 	"internal/wire: heartbeat.go to packetconn.go": "a timer sends the heartbeat, and a packet sets the timer",
+	"internal/wire: connect.go to takeover.go":     "a Connect with a session file first ends the dead process's session, by a Connect of its own",
+	"internal/wire: sessionfile.go to options.go":  "a session that could not be written is logged",
 	"semaphore: count.go to semaphore.go":          "the text of an error",
 }
 

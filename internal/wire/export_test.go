@@ -1,0 +1,4 @@
+package wire
+
+// ProcessID is for tests of session files.
+func ProcessID(pid int) string { return processID(pid) }

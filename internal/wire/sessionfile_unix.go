@@ -1,0 +1,72 @@
+//go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// openFile does not follow a symbolic link, and does not block if the path names a pipe.
+func openFile(path string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(path, flag|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err == nil {
+		return file, nil
+	}
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) { // EMLINK: FreeBSD
+		return nil, errors.New("it is a symbolic link")
+	}
+	return nil, errors.Unwrap(err) // without the path
+}
+
+// checkFile refuses a file that another user may have made, or can lock: that takes only the right
+// to read it.
+func checkFile(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	stat, uid := info.Sys().(*syscall.Stat_t), os.Geteuid()
+	switch {
+	case !info.Mode().IsRegular():
+		return errors.New("it is not a regular file")
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("its mode is %#o, so other users can lock it: want 0600", info.Mode().Perm())
+	case uid != 0 && int(stat.Uid) != uid:
+		return fmt.Errorf("it belongs to user %d", stat.Uid)
+	case stat.Nlink > 1:
+		return errors.New("it has a second name (a hard link)")
+	}
+	return checkLocal(file)
+}
+
+// inode identifies a file until its removal; empty: there is none.
+func inode(info os.FileInfo, err error) string {
+	if err != nil {
+		return ""
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+}
+
+// flock is flock(2), never a lock of fcntl(2): the process would lose that as soon as it closes any
+// other descriptor of the file.
+func flock(file *os.File, wait bool) error {
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	for {
+		switch err := syscall.Flock(int(file.Fd()), how); err {
+		case syscall.EINTR:
+		case syscall.EWOULDBLOCK:
+			return ErrFileInUse
+		default:
+			return err
+		}
+	}
+}
+
+func unlock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

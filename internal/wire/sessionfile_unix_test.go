@@ -1,0 +1,420 @@
+//go:build unix
+
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+// predecessor is a Conn that stands for a process that has died: it has a node, and its record in
+// the file says that its process has ended.
+type predecessor struct {
+	*wire.Conn
+	node, file string
+}
+
+func precede(t *testing.T, v venue.Venue) predecessor {
+	t.Helper()
+	p := predecessor{node: test.Path(t), file: filepath.Join(t.TempDir(), "session")}
+	p.Conn = connect(t, v, time.Minute, v.Servers(t), wire.WithSessionFile(p.file))
+	create(t, p.Conn, p.node)
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// In another file, because p keeps the first locked.
+	p.file += "-left"
+	if err := os.WriteFile(p.file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.rewrite(t, func(r map[string]any) {
+		r["Inode"], r["Process"] = inode(t, p.file), ""
+	})
+	return p
+}
+
+func inode(t *testing.T, path string) string {
+	t.Helper()
+	var s syscall.Stat_t
+	if err := syscall.Stat(path, &s); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d:%d", s.Dev, s.Ino)
+}
+
+// rewrite changes the record.
+func (p predecessor) rewrite(t *testing.T, change func(map[string]any)) {
+	t.Helper()
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitN(string(text), "\n", 3)
+	record := map[string]any{}
+	numbers := json.NewDecoder(strings.NewReader(lines[1]))
+	numbers.UseNumber() // the session does not fit into a float
+	if err := numbers.Decode(&record); err != nil {
+		t.Fatal(err)
+	}
+	change(record)
+	line, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = fmt.Appendf(nil, "zklocks session file %08x\n%s\n", crc32.ChecksumIEEE(line), line)
+	if err := os.WriteFile(p.file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// succeed connects with the file.
+func (p predecessor) succeed(t *testing.T, v venue.Venue, opts ...wire.Option) *wire.Conn {
+	t.Helper()
+	return connect(t, v, 4*time.Second, v.Servers(t), slices.Concat(opts, []wire.Option{wire.WithSessionFile(p.file)})...)
+}
+
+// freed asserts that the predecessor's session has ended, or that it lives.
+func (p predecessor) freed(t *testing.T, conn *wire.Conn, want bool) {
+	t.Helper()
+	if there, _, err := conn.Exists(p.node); err != nil || there == want {
+		t.Errorf("the node of the predecessor is there: %v, %v", there, err)
+	}
+}
+
+// try connects with a file within a second.
+func try(t *testing.T, v venue.Venue, path string, opts ...wire.Option) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	conn, err := wire.Connect(ctx, v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), opts, []wire.Option{wire.WithSessionFile(path)})...)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+func TestASessionFileFreesTheDead(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		dead := p.Own().ID // p reconnects
+		said := &lines{}
+		conn := p.succeed(t, v, wire.WithLogger(said))
+		p.freed(t, conn, true)
+		if want := fmt.Sprintf("zklocks: ended session %#x, whose process has died", uint64(dead)); !slices.Contains(said.all(), want) {
+			t.Errorf("the log %q does not have %q", said.all(), want)
+		}
+		if conn.SessionID() == dead {
+			t.Error("the new connection has the old session")
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if text, err := os.ReadFile(p.file); err != nil || len(text) > 0 {
+			t.Errorf("after Close the file has %q, %v", text, err)
+		}
+	})
+}
+
+// Nothing is freed unless the file shows that the process is dead.
+func TestASessionFileThatFreesNothing(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*testing.T, *predecessor){
+		"another host, or another start of this host": func(t *testing.T, p *predecessor) {
+			p.rewrite(t, func(r map[string]any) { r["Host"] = "elsewhere" })
+		},
+		"a host without an id": func(t *testing.T, p *predecessor) {
+			p.rewrite(t, func(r map[string]any) { r["Host"] = "" })
+		},
+		"a copy": func(t *testing.T, p *predecessor) {
+			text, err := os.ReadFile(p.file)
+			if err == nil {
+				p.file += "-copy"
+				err = os.WriteFile(p.file, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"empty":                       func(t *testing.T, p *predecessor) { truncate(t, p.file, 0) },
+		"a file system after a crash": func(t *testing.T, p *predecessor) { write(t, p.file, strings.Repeat("\x00", 300)) },
+		"removed":                     func(t *testing.T, p *predecessor) { _ = os.Remove(p.file) },
+		"a wrong password": func(t *testing.T, p *predecessor) { // which the server answers like a session that is over
+			p.rewrite(t, func(r map[string]any) { r["Password"] = make([]byte, 16) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := precede(t, v)
+				spoil(t, &p)
+				p.freed(t, p.succeed(t, v), false)
+			})
+		})
+	}
+}
+
+func truncate(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A write may stop after any byte, also in the middle of an earlier, longer record.
+func TestATornWrite(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		whole, err := os.ReadFile(p.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range whole {
+			for _, behind := range []string{"", strings.Repeat("x", len(whole)) + "\nx\n"} {
+				if n == len(whole)-1 && behind == "" { // all but the end of the line
+					continue
+				}
+				if n == 0 && behind != "" { // other content
+					continue
+				}
+				torn := string(whole[:n]) + behind
+				write(t, p.file, torn)
+				if err := try(t, v, p.file); err != nil && strings.HasPrefix(torn, "zklocks session file ") {
+					t.Fatalf("%q: %v", torn, err)
+				}
+			}
+		}
+		p.freed(t, p.Conn, false)
+		write(t, p.file, string(whole)+"the rest of a longer record\n")
+		p.freed(t, p.succeed(t, v), true)
+	})
+}
+
+// The number of the dead process may belong to another process by now.
+func TestTheNumberOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		p.rewrite(t, func(r map[string]any) { r["PID"], r["Process"] = os.Getpid(), "pid:[4026531836] 1" })
+		p.freed(t, p.succeed(t, v), true)
+	})
+}
+
+// A program that closes the file by a bug has lost its lock on it, and lives. This process is that
+// program.
+func TestAProcessThatLostItsSessionFileIsAlive(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows when a process was started")
+	}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		p.rewrite(t, func(r map[string]any) { r["PID"], r["Process"] = os.Getpid(), wire.ProcessID(os.Getpid()) })
+		err := try(t, v, p.file)
+		if want := fmt.Sprintf("in use by process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want %q and the deadline", err, want)
+		}
+		p.freed(t, p.Conn, false)
+	})
+}
+
+func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		file := filepath.Join(t.TempDir(), "session")
+		first := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
+		node := test.Path(t)
+		create(t, first, node)
+		err := try(t, v, file)
+		if want := fmt.Sprintf("zklocks: session file %s: in use by process %d", file, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, wire.ErrFileInUse) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if there, _, err := first.Exists(node); err != nil || !there {
+			t.Errorf("the node of the first is there: %v, %v", there, err)
+		}
+		// The second waits for the first.
+		done := make(chan error, 1)
+		go func() {
+			second, err := wire.Connect(t.Context(), v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(file)})...)
+			if err == nil {
+				err = second.Close()
+			}
+			done <- err
+		}()
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		test.Within(t, time.Second, "the second connects", func() {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// If no server confirms Close, the next Connect ends the session, also in the same process.
+func TestACloseThatNoServerConfirms(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		px := v.Proxy(t, v.Servers(t)[0])
+		file, node := filepath.Join(t.TempDir(), "session"), test.Path(t)
+		conn := connect(t, v, time.Minute, []string{px.Addr()}, wire.WithSessionFile(file))
+		create(t, conn, node)
+		px.Mute()
+		if err := conn.Close(); err == nil {
+			t.Fatal("Close returned no error")
+		}
+		next := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
+		if there, _, err := next.Exists(node); err != nil || there {
+			t.Errorf("the node of the closed connection is there: %v, %v", there, err)
+		}
+	})
+}
+
+// The dead process's session is ended with the credentials, and again until a server has confirmed
+// it.
+func TestEndingASessionSurvivesALostAnswer(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutAfterCommit, proxy.LoseReply} {
+			for _, op := range []proxy.Op{proxy.ConnectOp, proxy.CloseOp} {
+				p := precede(t, v)
+				px := v.Proxy(t, v.Servers(t)[0])
+				f := px.Next(op, action)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				err := wire.End(ctx, []string{px.Addr()}, 4*time.Second, *p.Own(), slices.Concat(v.Dialer(), []wire.Option{wire.WithDigestAuth("ann", "x")})...)
+				cancel()
+				if err != nil {
+					t.Errorf("%v, %v: %v", action, op, err)
+				}
+				p.freed(t, connect(t, v, 4*time.Second, v.Servers(t)), true)
+				select {
+				case <-f.Fired():
+				default:
+					t.Errorf("%v, %v did not strike", action, op)
+				}
+			}
+		}
+	})
+}
+
+// A server may be silent, refuse the credentials or never answer: Connect continues, and says so.
+func TestASessionThatCannotBeEnded(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		px := v.Proxy(t, v.Servers(t)[0])
+		px.Refuse()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := wire.Connect(ctx, []string{px.Addr()}, 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(p.file)})...)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, wire.ErrNoAnswer) || time.Since(start) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		said := &lines{}
+		time.AfterFunc(5*time.Second, func() { _ = px.Accept() })
+		conn := connect(t, v, 4*time.Second, []string{px.Addr()}, wire.WithSessionFile(p.file), wire.WithLogger(said))
+		if !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, "was not ended: ") }) {
+			t.Errorf("the log is %q", said.all())
+		}
+		p.freed(t, conn, false)
+	})
+}
+
+// The file has each new session before any request of that session, and a lost file costs no hold.
+func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		file, said := filepath.Join(t.TempDir(), "session"), &lines{}
+		conn := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file), wire.WithLogger(said))
+		next := func() int64 {
+			t.Helper()
+			old := conn.SessionID()
+			v.Expire(t, conn)
+			test.Eventually(t, 10*time.Second, "another session", func() bool { id := conn.Session(); return id != 0 && id != old })
+			return conn.Session()
+		}
+		recorded := func(id int64) bool {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(string(text), fmt.Sprintf(`"ID":%d,`, id))
+		}
+		if first := conn.Session(); !recorded(first) {
+			t.Error("the first session is not in the file")
+		}
+		if second := next(); !recorded(second) {
+			t.Error("the second session is not in the file")
+		}
+		if err := os.Rename(file, file+"-moved"); err != nil {
+			t.Fatal(err)
+		}
+		next()
+		create(t, conn, test.Path(t))
+		if want := "it was removed or replaced"; !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, want) }) {
+			t.Errorf("the log %q does not have %q", said.all(), want)
+		}
+	})
+}
+
+func TestSessionFilesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		dir := t.TempDir()
+		path := func(name string) string { return filepath.Join(dir, name) }
+		write(t, path("open"), "")
+		if err := os.Chmod(path("open"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path("other"), "precious\n")
+		write(t, path("named"), "")
+		if err := errors.Join(os.Link(path("named"), path("named too")), os.Symlink(path("fine"), path("link")), syscall.Mkfifo(path("pipe"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for file, want := range map[string]string{
+			path("open"):   "its mode is 0644, so other users can lock it: want 0600",
+			path("other"):  "it has other content: use a file of its own",
+			path("named"):  "it has a second name (a hard link)",
+			path("link"):   "it is a symbolic link",
+			path("pipe"):   "it is not a regular file",
+			path("no/dir"): "no such file or directory",
+			dir:            "is a directory",
+			"":             "no such file or directory",
+		} {
+			start := time.Now()
+			err := try(t, v, file)
+			if err == nil || err.Error() != "zklocks: session file "+file+": "+want || time.Since(start) > 0 {
+				t.Errorf("%q after %v, want %q at once", err, time.Since(start), want)
+			}
+		}
+		if text, err := os.ReadFile(path("other")); err != nil || string(text) != "precious\n" {
+			t.Errorf("the other file has %q, %v", text, err)
+		}
+	})
+}

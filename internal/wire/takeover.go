@@ -1,0 +1,104 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// dying bounds the time between the end of a process and the moment when the system shows it.
+const dying = time.Second
+
+// errOver means that the session to resume is over.
+var errOver = errors.New("the session is over")
+
+// End ends the session of a dead process, as that process would: it resumes the session with the
+// same handshake and the same credentials, and closes it. It returns nil when a server has
+// confirmed that the session is over, and tries until ctx is canceled.
+func End(ctx context.Context, servers []string, timeout time.Duration, dead Session, opts ...Option) error {
+	opts = append(slices.Clone(opts), func(s *settings) { s.resume, s.sessionFile, s.listeners = &dead, nil, nil })
+	for {
+		c, err := Connect(ctx, servers, timeout, opts...)
+		if errors.Is(err, errOver) {
+			return nil
+		}
+		if err == nil {
+			err = c.Close()
+		}
+		if !errors.Is(err, errUnconfirmed) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Reap ends the session of the process that has the session file, after the process has died, and
+// returns the session's id; 0: there is none to end. If wait is true, it blocks until the process
+// releases the file. Otherwise it returns an error that matches ErrFileInUse while the process
+// lives. Without servers it uses those in the file. It tries for a session timeout.
+func Reap(path string, wait bool, servers []string, timeout time.Duration, opts ...Option) (ended int64, err error) {
+	f, err := openSessionFile(path, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.do(f.release)
+	if wait {
+		if err := flock(f.File, true); err != nil {
+			return 0, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dying)
+	defer cancel()
+	if err := f.lock(ctx); err != nil {
+		return 0, err
+	}
+	dead, at, err := f.dead()
+	if err != nil || dead.ID == 0 {
+		return 0, err
+	}
+	if servers == nil {
+		servers = at
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := End(ctx, servers, timeout, dead, opts...); err != nil {
+		return 0, err
+	}
+	return dead.ID, f.do(f.clear)
+}
+
+// takeOver locks the session file and ends the session of the process that had it before. If the
+// servers refuse that, or none answers within a session timeout, it only logs that.
+func (c *Conn) takeOver(ctx context.Context) error {
+	if c.sessionFile == nil {
+		return nil
+	}
+	f, err := openSessionFile(*c.sessionFile, os.O_CREATE)
+	var dead Session
+	if err == nil {
+		c.file = f
+		if err = f.lock(ctx); err == nil {
+			dead, _, err = f.dead()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("zklocks: session file %s: %w", *c.sessionFile, err)
+	}
+	if dead.ID == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err = End(limited, c.Servers, c.timeout, dead, func(s *settings) { *s = c.settings })
+	switch {
+	case err == nil:
+		c.Printf("zklocks: ended session %#x, whose process has died", uint64(dead.ID))
+	case ctx.Err() != nil:
+		return err
+	default:
+		c.Printf("zklocks: session %#x, whose process has died, was not ended: %v", uint64(dead.ID), err)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package wire_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+// end ends the session of a Conn through these servers.
+func end(t *testing.T, v venue.Venue, conn *wire.Conn, servers []string, opts ...wire.Option) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	return wire.End(ctx, servers, 4*time.Second, *conn.Own(), slices.Concat(v.Dialer(), opts)...)
+}
+
+func create(t *testing.T, conn *wire.Conn, node string) {
+	t.Helper()
+	if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gone(t *testing.T, witness *wire.Conn, node string) {
+	t.Helper()
+	if _, err := witness.Sync(node); err != nil {
+		t.Error(err)
+	}
+	if there, _, err := witness.Exists(node); err != nil || there {
+		t.Errorf("%s is there: %v, %v", node, there, err)
+	}
+}
+
+// Any member ends a session of any other, while the old connection is open; the second time there
+// is nothing to end.
+func TestAnyMemberEndsASession(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		v.Latency(time.Millisecond)
+		e := v.Cluster(t, 3, venue.Options{})
+		for i, from := range e.Addrs() {
+			for j, via := range e.Addrs() {
+				conn, node := connect(t, v, 20*time.Second, []string{from}), fmt.Sprintf("/end%d%d", i, j)
+				create(t, conn, node)
+				for range 2 {
+					if err := end(t, v, conn, []string{via}); err != nil {
+						t.Errorf("%d, %d: %v", i, j, err)
+					}
+				}
+				gone(t, connect(t, v, 20*time.Second, e.Addrs()[(i+1)%3:][:1]), node)
+				_ = conn.Close()
+			}
+		}
+	})
+}
+
+// A member that is cut off from the leader cannot end a session, and another one can.
+func TestAMemberThatIsCutOffEndsNoSession(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		e := v.Cluster(t, 3, venue.Options{Partitions: true})
+		followers, err := e.Followers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, node := connect(t, v, 20*time.Second, []string{followers[0].Addr()}), test.Path(t)
+		create(t, conn, node)
+		if err := e.Isolate(followers[0]); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := wire.End(ctx, []string{followers[0].Addr()}, 4*time.Second, *conn.Own(), v.Dialer()...); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := end(t, v, conn, []string{followers[0].Addr(), followers[1].Addr()}); err != nil {
+			t.Error(err)
+		}
+		gone(t, connect(t, v, 20*time.Second, []string{followers[1].Addr()}), node)
+	})
+}
+
+// The session is ended with the credentials of its client, by TLS.
+func TestASessionIsEndedWithCredentials(t *testing.T) {
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca := realzk.NewAuthority(t)
+		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{Tick: 2 * time.Second, JVM: []string{
+			"-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest",
+		}})
+		secure := wire.WithTLS(&tls.Config{RootCAs: ca.Pool})
+		ann := []wire.Option{secure, wire.WithDigestAuth("ann", "secret")}
+		conn, node := connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), test.Path(t)
+		if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than two ticks, after which the session is over
+		defer cancel()
+		if err := wire.End(ctx, []string{server.TLSAddr}, 4*time.Second, *conn.Own(), secure); err == nil {
+			t.Error("ended without credentials, which the server demands")
+		}
+		if err := end(t, v, conn, []string{server.TLSAddr}, ann...); err != nil {
+			t.Error(err)
+		}
+		gone(t, connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), node)
+	})
+}
+
+// Requests of the dead process that arrive after the end of its session must not be executed.
+func TestRequestsThatArriveAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		v.Latency(time.Millisecond)
+		e := v.Cluster(t, 3, venue.Options{})
+		witness := connect(t, v, 20*time.Second, e.Addrs()[2:])
+		for i, op := range []proxy.Op{proxy.CreateOp, proxy.SetOp} {
+			for j, via := range []string{e.Addrs()[0], e.Addrs()[1]} { // the member of the connection, and another
+				p := v.Proxy(t, e.Addrs()[0])
+				conn, node := connect(t, v, 20*time.Second, []string{p.Addr()}), fmt.Sprintf("/late%d%d", i, j)
+				if _, err := witness.Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+					t.Fatal(err)
+				}
+				late, answered := p.Next(op, proxy.HoldRequest), make(chan error, 1)
+				go func() {
+					var err error
+					if op == proxy.CreateOp {
+						_, err = conn.Create(node+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+					} else {
+						_, err = conn.Set(node, []byte("late"), -1)
+					}
+					answered <- err
+				}()
+				test.Within(t, 10*time.Second, "the request", func() { <-late.Fired() })
+				if err := end(t, v, conn, []string{via}); err != nil {
+					t.Error(err)
+				}
+				late.Release()
+				test.Within(t, 20*time.Second, "the answer", func() {
+					if err := <-answered; err == nil {
+						t.Errorf("%v is executed after the end of its session", op)
+					}
+				})
+				if _, err := witness.Sync(node); err != nil {
+					t.Error(err)
+				}
+				if _, stat, err := witness.Get(node); err != nil || stat.Version != 0 || stat.NumChildren != 0 {
+					t.Errorf("%v is executed after the end of its session: %+v, %v", op, stat, err)
+				}
+				_ = conn.Close()
+			}
+		}
+	})
+}
+
+// A server computes the password of a session from the id alone, with this constant: whoever reads
+// the ephemeralOwner of a node can end its session. SECURITY.md says so.
+func TestThePasswordFollowsFromTheID(t *testing.T) {
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		own := connect(t, v, 4*time.Second, v.Servers(t)).Own()
+		const multiplier, mask = 0x5DEECE66D, 1<<48 - 1 // of java.util.Random
+		seed := (uint64(own.ID) ^ 0xB3415C00 ^ multiplier) & mask
+		var computed []byte
+		for range 4 {
+			seed = (seed*multiplier + 0xB) & mask
+			computed = binary.LittleEndian.AppendUint32(computed, uint32(seed>>16))
+		}
+		if !slices.Equal(computed, own.Password) {
+			t.Errorf("%x, computed %x", own.Password, computed)
+		}
+	})
+}
