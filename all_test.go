@@ -900,15 +900,17 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				conn, through := s.Behind()
-				_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermRead))
+				_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll))
 				s.Must(err)
 				lock := open(locks.On(conn), s.Path)
-				usable := func() {
+				usable := func() { // with the right, which is then missing
+					s.Must(second(s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)))
 					for range 2 {
 						hold, err := lock.Lock(s.Ctx)
 						s.Must(err)
 						s.Must(hold.Release(s.Ctx))
 					}
+					s.Must(second(s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
 				}
 				usable()
 				cut := through.Next(proxy.CreateOp, proxy.CutAfterCommit)

@@ -22,6 +22,8 @@ type permitCount struct {
 	client *zkclient.Client
 	acl    []zk.ACL
 	keep   bool // store the number so that it outlives the queue
+	// saw is called with the queue directory whenever it was read.
+	saw func(context.Context, *zk.Stat) error
 
 	mu     sync.Mutex
 	wanted int             // until agreed: the number that must be stored, 0 for any; then the number read last
@@ -165,6 +167,9 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, queue.Explain(err, "READ on "+c.queue)
 	}
+	if err := c.saw(ctx, dir); err != nil {
+		return nil, err
+	}
 	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
 }
 
@@ -178,7 +183,10 @@ func (c *permitCount) create(ctx context.Context) error {
 	var err error
 	if !c.keep {
 		err = c.client.MakeContainer(ctx, c.path, format(permits), c.acl)
-	} else if err = c.client.MakeNode(ctx, c.path, format(permits), c.acl); err == zk.ErrNodeExists {
+	} else {
+		err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
+	}
+	if err == zk.ErrNodeExists {
 		err = nil // another client has created it
 	}
 	return queue.Explain(err, "CREATE on the parents of "+c.path)
@@ -294,8 +302,8 @@ func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 
 // parse parses a stored number. The error does not contain invalid data: most likely the node
 // belongs to another program.
 func (c *permitCount) parse(data []byte) (int, error) {
-	permits, err := strconv.Atoi(string(data))
-	if err != nil || permits < 1 {
+	permits := znode.Permits(data)
+	if permits == 0 {
 		return 0, fmt.Errorf("%w: %s holds %d bytes that are no number of permits", ErrMismatch, c.path, len(data))
 	}
 	return permits, nil

@@ -649,20 +649,22 @@ func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 	}
 }
 
-// A lock empties the node of a semaphore whose permits are held. No other number can be stored
-// while the lock is held.
+// A lock of another kind fails on the path of a semaphore, and the number stays.
 func TestALockOnTheSemaphoresPathChangesNoNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		sem := newClient(s, 2)
 		permits := sem.acquire(2)
-		lock, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
-		s.Must(err)
-		_, err = newClient(s, 3).TryAcquire(s.Ctx, 1)
+		lock := rwlock.New(locks.On(s.Connect()), s.Path)
+		for _, call := range []func(context.Context) (*zklocks.Hold, error){lock.Lock, lock.TryLock, lock.RLock, lock.TryRLock} {
+			if _, err := call(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
+				s.Errorf("error %v", err)
+			}
+		}
+		_, err := newClient(s, 3).TryAcquire(s.Ctx, 1)
 		s.Is(err, semaphore.ErrMismatch)
-		if got := stored(s); got != "" {
+		if got := stored(s); got != "2" {
 			s.Errorf("stored %q", got)
 		}
-		s.Must(lock.Release(s.Ctx))
 		s.Must(permits.Release(s.Ctx))
 	})
 }

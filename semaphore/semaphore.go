@@ -39,7 +39,7 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 	count := &permitCount{path: cfg.Dir, queue: cfg.Dir + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored, keep: cfg.stored}
 	cfg.Dir, cfg.Names, cfg.MakeDir = count.queue, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, count.makeQueue
 	s := &Semaphore{queue: queue.New(cfg.Config), count: count}
-	count.client = s.queue.Client()
+	count.client, count.saw = s.queue.Client(), s.queue.Saw
 	return s
 }
 

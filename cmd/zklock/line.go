@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/once"
@@ -154,12 +154,8 @@ func read(ctx context.Context, conn *zklocks.Conn, path string) (at stored, err 
 		return at, fmt.Errorf("%s: %w", path, err)
 	}
 	at.version, at.children = n.stat.Version, n.stat.NumChildren
-	if len(n.data) > 0 {
-		at.permits, err = strconv.Atoi(string(n.data))
-		if at.foreign = err != nil || at.permits < 1; at.foreign {
-			at.permits = 0
-		}
-	}
+	at.permits = znode.Permits(n.data)
+	at.foreign = len(n.data) > 0 && at.permits == 0
 	return at, nil
 }
 

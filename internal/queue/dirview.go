@@ -71,6 +71,8 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	}
 	now := d.now.Load()
 	switch {
+	case dir.DataLength > 0: // writers do not announce themselves, see dirData
+		v = nil
 	case writers == nil:
 		if now.valid() && now.mzxid == dir.Mzxid {
 			v.writers = now.writers // the watch covers this listing, too

@@ -125,6 +125,7 @@
 //	waiter.go     the nodes of a request, steps 1 and 2, and how a waiter leaves
 //	shortcut.go   grants without a listing
 //	dirview.go    what readers know of the queue, and whether they may share a node
+//	dirdata.go    what a lock value knows of its directory's data, and whether it may write them
 //	queue.go      the directory, and the configuration
 //	identity.go   the data of a node
 //	conflict.go   step 3: which nodes wait for which

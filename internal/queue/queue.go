@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -59,6 +60,7 @@ type Queue struct {
 	err    error // what is wrong with the arguments, or nil
 
 	view dirView
+	data dirData
 
 	// readable says that this client may read its own nodes, because their ACL says so, or because
 	// it has read one of them. So the server does not withhold their events.
@@ -179,11 +181,15 @@ func (q *Queue) makeDir(ctx context.Context) error {
 	}
 	var err error
 	if q.cfg.Persistent {
-		if err = q.client.MakeNode(ctx, q.dir, nil, q.cfg.ACL); err == zk.ErrNodeExists {
-			return nil // another client was first
-		}
+		err = q.client.MakeNode(ctx, q.dir, nil, q.cfg.ACL)
 	} else {
-		err = q.client.MakeDir(ctx, q.dir, q.cfg.ACL)
+		err = q.client.MakeContainer(ctx, q.dir, nil, q.cfg.ACL)
+	}
+	switch err {
+	case nil:
+		q.data.now.Store(&dirState{seen: time.Now()})
+	case zk.ErrNodeExists: // another client was first
+		return nil
 	}
 	return Explain(err, "CREATE on the parents of "+q.dir)
 }

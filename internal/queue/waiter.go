@@ -68,6 +68,11 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 		if err != nil {
 			return nil, p.Queue, err
 		}
+		if claims[i].Touch {
+			if err := p.Queue.keepData(ctx, sess, &claims[i]); err != nil {
+				return nil, p.Queue, err
+			}
+		}
 		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now(), ahead: p.ahead}
 		if p.ahead == nil {
 			all[i].ahead = new(atomic.Int64)
@@ -80,6 +85,11 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 		}
 	}
 	made, at, err := client.Claim(ctx, sess, claims...)
+	for i, w := range all {
+		if c := claims[i]; c.Touch || c.Keep {
+			w.queue.data.claimed(c, made, i)
+		}
+	}
 	if err != nil {
 		return nil, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err)
 	}
@@ -128,6 +138,9 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 		if err := q.makeDir(ctx); err != nil {
 			return err
 		}
+	case err == zk.ErrBadVersion && (act == zkclient.Touches || act == zkclient.Keeps):
+	case right && act == zkclient.Keeps:
+		return Explain(err, "READ on "+q.dir)
 	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // the next reading names the missing right
 		w.limit.forget()
 	case right && act == zkclient.Touches && !announced:
@@ -144,7 +157,10 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 // not read the limit of a queue without nodes, because that may create the number of permits.
 func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) {
 	for _, p := range parts {
-		nodes, _, err := p.Queue.list(ctx, sess)
+		nodes, dir, err := p.Queue.list(ctx, sess)
+		if err == nil && dir != nil {
+			err = p.Queue.Saw(ctx, dir)
+		}
 		if err != nil {
 			return p.Queue, err
 		}
@@ -189,8 +205,13 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.request.Sharing != nil && dir != nil {
-		q.view.listed(w, nodes, dir, writers)
+	if dir != nil {
+		if err := q.Saw(ctx, dir); err != nil {
+			return nil, err
+		}
+		if w.request.Sharing != nil {
+			q.view.listed(w, nodes, dir, writers)
+		}
 	}
 	switch {
 	case slices.ContainsFunc(w.nodes, func(own znode.Node) bool { return !slices.Contains(nodes, own) }):

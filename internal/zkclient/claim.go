@@ -19,9 +19,12 @@ type Claim struct {
 	Nodes int
 	Data  []byte
 	ACL   []zk.ACL
-	// Touch writes the directory's (empty) data in the same transaction. The reply then has the
-	// number of children and the zxid of the transaction, and data watches on the directory fire.
-	Touch bool
+	// Touch writes the directory's data in the same transaction: it has none after that. The reply
+	// then has the number of children and the zxid of the transaction, and data watches on the
+	// directory fire. Keep checks instead that nobody has written them. Both require that the data
+	// have this Version; -1: any.
+	Touch, Keep bool
+	Version     int32
 	// Check, if not nil, must hold, or the transaction fails.
 	Check *zk.CheckVersionRequest
 }
@@ -43,13 +46,15 @@ type Step struct {
 	Does  Act
 }
 
-// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim.
+// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim, or
+// keeps the data of its directory.
 type Act int
 
 const (
 	Creates Act = iota
 	Checks
 	Touches
+	Keeps
 )
 
 var errLocal = errors.New("the server takes the session for expired where it is to own a node, and for alive where not: " +
@@ -62,7 +67,7 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 // yet.
 //
 // Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory does
-// not exist; zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or
+// not exist; zk.ErrBadVersion: Check failed, or the directory's data have another Version), an *Unfound with the claim, ErrOver, ErrClosed, or
 // ctx's error. Unless ctx is Uninterruptible, Claim returns at once when ctx is canceled. Then a
 // background goroutine deletes the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
@@ -150,7 +155,10 @@ func newClaimTry(c *Client, claims []Claim) *claimTry {
 			})
 		}
 		if claim.Touch {
-			add(Touches, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
+			add(Touches, &zk.SetDataRequest{Path: claim.Dir, Version: claim.Version})
+		}
+		if claim.Keep {
+			add(Keeps, &zk.CheckVersionRequest{Path: claim.Dir, Version: claim.Version})
 		}
 	}
 	return t
@@ -222,7 +230,7 @@ func (claim Claim) Size() int {
 	if claim.Check != nil {
 		size += opSize + len(claim.Check.Path)
 	}
-	if claim.Touch {
+	if claim.Touch || claim.Keep {
 		size += opSize + len(claim.Dir)
 	}
 	return size

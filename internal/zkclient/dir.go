@@ -12,10 +12,18 @@ import (
 // MakeDir creates a directory and its missing parents. They are containers, which the server
 // deletes after they have been empty for a while. If the directory exists, MakeDir returns nil.
 func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
-	return c.MakeContainer(ctx, dir, nil, acl)
+	return exists(c.MakeContainer(ctx, dir, nil, acl))
 }
 
-// MakeContainer is MakeDir with data. If the directory exists, it keeps its data.
+// exists removes the error which says that a node exists.
+func exists(err error) error {
+	if err == zk.ErrNodeExists {
+		return nil
+	}
+	return err
+}
+
+// MakeContainer is MakeDir with data. If the directory exists, it returns zk.ErrNodeExists.
 func (c *Client) MakeContainer(ctx context.Context, dir string, data []byte, acl []zk.ACL) error {
 	return c.make(ctx, dir, acl, func(dir string, acl []zk.ACL) (string, error) { return c.createContainer(dir, data, acl) })
 }
@@ -23,7 +31,7 @@ func (c *Client) MakeContainer(ctx context.Context, dir string, data []byte, acl
 // MakeLeaf creates a directory. If its parent does not exist, MakeLeaf returns zk.ErrNoNode.
 func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
 	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, nil, acl) })
-	return err
+	return exists(err)
 }
 
 // SetWith writes a node's data and creates a plain directory below the node, in one transaction. If
@@ -68,7 +76,7 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create fun
 func (c *Client) createContainer(dir string, data []byte, acl []zk.ACL) (string, error) {
 	_, err := c.multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})
 	switch err {
-	case zk.ErrNodeExists, zk.ErrAPIError:
+	case zk.ErrAPIError:
 		// The zk client does not know the type of the result of a container in a Multi, and returns
 		// ErrAPIError, which no server sends. It knows the type of a refusal.
 		return dir, nil

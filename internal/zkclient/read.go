@@ -23,6 +23,19 @@ func (c *Client) Children(ctx context.Context, session int64, dir string) ([]str
 	return l.children, l.stat, err
 }
 
+// Stat returns the Stat of a node, which takes no right. It retries until a server answers. It
+// returns zk.ErrNoNode if the node does not exist, and ErrOver if the answer belongs to another
+// session.
+func (c *Client) Stat(ctx context.Context, session int64, path string) (*zk.Stat, error) {
+	return awaitIn(ctx, c, session, "read", func() (*zk.Stat, error) {
+		found, stat, err := c.conn.Exists(path)
+		if err == nil && !found {
+			err = zk.ErrNoNode
+		}
+		return stat, err
+	})
+}
+
 // Get reads a node. It retries until a server answers.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
 	type node struct {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -167,3 +168,16 @@ var inID = func() (in [256]bool) {
 	}
 	return in
 }()
+
+// MaxPermits is the length of the longest number of permits.
+const MaxPermits = len("9223372036854775807")
+
+// Permits parses the data of a semaphore's path: the number of permits in decimal digits. It returns
+// 0 if the data are something else.
+func Permits(data []byte) int {
+	n, err := strconv.Atoi(string(data[:min(len(data), MaxPermits+1)]))
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
