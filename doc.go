@@ -100,9 +100,8 @@
 //   - that [ErrBusy] is still true when it is returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
 //   - that locks of two packages exclude each other on one path: with the default names only
-//     reentrant and leader do; all others ignore each other's nodes. A semaphore stores its number
-//     of permits in the node at its path. A mutex or a writer on the same path empties that node,
-//     and so erases the number. Give each lock a path of its own.
+//     reentrant and leader do; all others ignore each other's nodes. Give each lock a path of its
+//     own.
 //
 // # Errors
 //

@@ -29,8 +29,9 @@ type Election struct {
 }
 
 // New returns the election at path. The path must be a directory for this election alone; it is
-// created when it is first needed. A candidate empties the data of that node, so the permit count
-// of a semaphore would be lost. New does no I/O: the first call reports bad arguments.
+// created when it is first needed. If the node at path has data, they stay, and each campaign takes
+// one more request. If they are the number of permits of a semaphore, calls return an error. New
+// does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	cfg := config{Config: slot.Config(conn, "leader", path), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))

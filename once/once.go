@@ -165,8 +165,8 @@ func (j *Job) read(ctx context.Context) (last history, data []byte, stat *zk.Sta
 	case err != nil:
 		err = queue.Explain(err, "READ on "+j.record)
 	case len(data) > 0:
-		if err = json.Unmarshal(data, &last); err != nil {
-			err = fmt.Errorf("the data of the node \"last\" are not a record: %w", err)
+		if json.Unmarshal(data, &last) != nil || last.Start.IsZero() {
+			err = fmt.Errorf("%s has %d bytes of data that are not a record of a run", j.record, len(data))
 		}
 	}
 	return last, data, stat, err

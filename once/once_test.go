@@ -609,12 +609,18 @@ func TestForeignData(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")
 		must(t, a.job.RunSlot(t.Context(), "1", nothing))
-		_, err := a.Client().Set(record, []byte("theirs"), -1)
-		must(t, err)
-		_, last := a.job.Last(t.Context())
-		for _, err := range []error{last, a.job.RunSlot(t.Context(), "2", nothing)} {
-			if err == nil || !strings.Contains(err.Error(), "not a record") {
-				t.Errorf("error %v", err)
+		for _, theirs := range []string{"theirs", `{"slot":"1"}`, "{}", "null", "5"} {
+			_, err := a.Client().Set(record, []byte(theirs), -1)
+			must(t, err)
+			_, last := a.job.Last(t.Context())
+			for _, err := range []error{last, a.job.RunSlot(t.Context(), "2", nothing), a.job.RunEvery(t.Context(), time.Hour, nothing)} {
+				want := fmt.Sprintf("%s has %d bytes of data that are not a record", record, len(theirs))
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v, want %q", err, want)
+				}
+			}
+			if data, _, err := a.Client().Get(record); err != nil || string(data) != theirs {
+				t.Errorf("%q is stored, want %q; %v", data, theirs, err)
 			}
 		}
 		// An operator deletes the record: the slot is run again.

@@ -95,6 +95,8 @@ func (t *target) clear(ctx context.Context, conn *zklocks.Conn, at stored) error
 		}
 		empty.Version = at.version
 	}
-	_ = conn.Client().Delete(path, -1)
+	if !at.missing && !at.foreign {
+		_ = conn.Client().Delete(path, at.version)
+	}
 	return nil
 }

@@ -5,10 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -240,6 +243,37 @@ func TestPermitsAtThePathOfALock(t *testing.T) {
 	finish(t, h)
 	ends(t, start(t, "", "run", path, "--", "true"), 0)
 	free(t, path)
+}
+
+// A command runs under a lock at a node of another program, and the node's data stay. A number of
+// permits is not taken for such data.
+func TestDataOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
+	for data, run := range map[string][]string{
+		"retention.ms=604800000": {"", "-try", "-shared"},
+		"4":                      nil,
+	} {
+		path := test.Path(t)
+		if _, err := conn.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range run {
+			args := slices.DeleteFunc([]string{"run", flag, path, "--", "true"}, func(arg string) bool { return arg == "" })
+			ends(t, start(t, "", args...), 0)
+		}
+		for _, args := range [][]string{{"run", "-permits", "2", path, "--", "true"}, {"resize", path, "none"}} {
+			if run != nil {
+				ends(t, start(t, "", args...), exitFailed, path)
+			}
+		}
+		if run == nil {
+			ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore")
+		}
+		if now, stat, err := conn.Get(path); err != nil || string(now) != data || stat.Version != 0 {
+			t.Errorf("%q in version %d, %v; want %q as it was", now, stat.Version, err, data)
+		}
+	}
 }
 
 func TestNoServer(t *testing.T) {

@@ -14,19 +14,20 @@ import (
 
 // dirData is what a lock value knows about the data of its directory.
 //
-// The transaction that creates a waiter's node also writes these data, because no other operation
-// has a reply with the number of children, or changes a version that readers can check. It writes
-// no data, so the directory must have none. To write back what was read before is no way out: that
-// would undo what another program has written since. So in a directory with data a waiter writes
-// nothing. It checks instead that the version is the one that had the data, because readers rely on
-// the writes of a directory that has none (view.check), and it lists.
+// The transaction that creates a waiter's node writes the directory's data, which stay empty. No
+// other operation has a reply with the number of children, or changes a version that readers can
+// check. But the data may be another program's, and then no write is harmless: even a write of the
+// data that were read before would undo what the program has written since. So in a directory with
+// data a waiter writes nothing. It checks in the transaction that the data still have the version
+// that it has seen, and lists. The check is for readers: in a directory without data they rely on
+// the writes of writers (view.check).
 //
-// To know that there are no data costs a read at the first use. After that the version is known
-// from the own writes, and the next write is bound to it: it fails if another client has written
-// the data, or has created the node again. Then the waiter reads again. Where several clients lock,
-// most writes would fail like that. So for FirstRecheck after a lock value has seen the write of
-// another client, its own writes are bound to no version. Data that another program stores in this
-// time are lost (docs/reference/wire-format.md).
+// To know whether there are data takes a read, at the first use. Later the version is known from
+// the replies to the own writes, and each write requires it: the write fails if another client has
+// written the data, or has created the directory again. Then the waiter reads again. Where several
+// clients lock, most of these writes would fail. So for FirstRecheck after a lock value has noticed
+// the write of another client, its own writes require no version. Data that a program stores in
+// this time are lost (docs/reference/wire-format.md).
 type dirData struct{ now atomic.Pointer[dirState] }
 
 // dirState is the directory's data as they were at the last answer. It is immutable.
@@ -37,7 +38,7 @@ type dirState struct {
 	seen     time.Time // when the answer arrived
 	shared   time.Time // when a write by another client was last noticed
 	old      bool      // the version may be another since then
-	examined bool      // the data are not those of a semaphore
+	examined bool      // the data are not a semaphore's number
 }
 
 // current reports whether a create may rely on the state. After a while it may not: the server
@@ -110,8 +111,7 @@ func (q *Queue) Saw(ctx context.Context, stat *zk.Stat) error {
 }
 
 // keepData has a claim write the data of the directory if there are none, and otherwise check that
-// they are unchanged. If that is unknown, it reads the directory first. If there is no directory, it
-// makes it.
+// they are unchanged. If that is unknown, it reads the directory first, or creates it.
 func (q *Queue) keepData(ctx context.Context, sess int64, claim *zkclient.Claim) error {
 	for {
 		s := q.data.now.Load()

@@ -67,9 +67,10 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 // yet.
 //
 // Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory does
-// not exist; zk.ErrBadVersion: Check failed, or the directory's data have another Version), an *Unfound with the claim, ErrOver, ErrClosed, or
-// ctx's error. Unless ctx is Uninterruptible, Claim returns at once when ctx is canceled. Then a
-// background goroutine deletes the nodes that an unanswered create has created.
+// not exist; zk.ErrBadVersion: Check failed, or the directory's data have another Version), an
+// *Unfound with the claim, ErrOver, ErrClosed, or ctx's error. Unless ctx is Uninterruptible, Claim
+// returns at once when ctx is canceled. Then a background goroutine deletes the nodes that an
+// unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
 	for retry := c.retry(); ; {
 		if err := retry.ready(ctx, session); err != nil {

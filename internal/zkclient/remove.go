@@ -65,8 +65,10 @@ func (c *Client) RemoveNow(session int64, all ...Removal) error {
 	for _, r := range all {
 		if slices.ContainsFunc(r.Nodes, znode.Node.NearSequenceLimit) {
 			// The delete succeeds only if no node is queued. The next create then makes a new
-			// directory, whose counter starts at 0.
-			_ = c.conn.Delete(r.Dir, -1)
+			// directory, whose counter starts at 0. A directory with data is another program's.
+			if found, dir, err := c.conn.Exists(r.Dir); err == nil && found && dir.DataLength == 0 {
+				_ = c.conn.Delete(r.Dir, dir.Version)
+			}
 		}
 	}
 	return err

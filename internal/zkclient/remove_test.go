@@ -86,6 +86,20 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 	})
 }
 
+// A worn directory in which another program has stored data is not deleted.
+func TestRemoveKeepsAWornDirectoryWithData(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		nodes := l.claim(t, 1)
+		_, err := l.witness.Set(l.dir, []byte("theirs"), -1)
+		must(t, err)
+		nodes[0].Seq = 1 << 30 // the delete uses only the name
+		must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: nodes}))
+		if data, stat, err := l.witness.Get(l.dir); err != nil || string(data) != "theirs" || stat.NumChildren != 0 {
+			t.Errorf("%q, %+v, %v", data, stat, err)
+		}
+	})
+}
+
 // A directory whose sequence numbers are near the limit is deleted as soon as it is empty, also
 // after a removal from several directories.
 func TestRemoveGivesUpAWornDirectory(t *testing.T) {

@@ -172,8 +172,8 @@ var inID = func() (in [256]bool) {
 // MaxPermits is the length of the longest number of permits.
 const MaxPermits = len("9223372036854775807")
 
-// Permits parses the data of a semaphore's path: the number of permits in decimal digits. It returns
-// 0 if the data are something else.
+// Permits parses the data of a semaphore's path: the number of permits in decimal digits. It
+// returns 0 if the data are something else.
 func Permits(data []byte) int {
 	n, err := strconv.Atoi(string(data[:min(len(data), MaxPermits+1)]))
 	if err != nil {
