@@ -74,6 +74,9 @@ var kindsOfWorlds = []kind{
 	// Directories that are deleted with their nodes, and created again with the same sequence
 	// numbers.
 	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze, fault: "razed"},
+	// Data of another program in the directories, which come and go.
+	{name: "stored", flavors: exclusive, bend: narrow, strike: (*nemesis).store, fault: "stored"},
+	{name: "crowded and stored", flavors: shared, bend: crowded, strike: (*nemesis).store, fault: "stored"},
 	// The end of the sequence numbers.
 	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
 	// Children of other programs in the directories.

@@ -519,6 +519,14 @@ func (n *nemesis) raze() {
 	}
 }
 
+// store writes another program's data into a directory, or removes them.
+func (n *nemesis) store() {
+	dir, data := n.paths[n.random.IntN(len(n.paths))], []string{"config", ""}[n.random.IntN(2)]
+	if _, err := n.admin.Client().Set(dir, []byte(data), -1); err == nil {
+		n.say("stored", "%s: data %q", dir, data)
+	}
+}
+
 // wear sets the next sequence number of a directory near the end.
 func (n *nemesis) wear() {
 	dir := n.paths[n.random.IntN(len(n.paths))]
@@ -871,7 +879,7 @@ func (n *nemesis) sever() {
 		f = h.net.packets.Nth(op, 1+n.random.IntN(2), action)
 		n.say("", "%s: %v: %v", h.name, action, op)
 	}
-	session := h.client().conn.Client().SessionID()
+	session, locks := h.client().conn.Client().SessionID(), h.client().locks
 	line := n.inLine()
 	heard := func() {}
 	if !n.chance(4) {
@@ -886,7 +894,7 @@ func (n *nemesis) sever() {
 			n.say("expire", "%s: session %#x expired at the server", h.name, session)
 			n.taken = taken
 		}
-	case n.resizes && n.chance(2):
+	case n.resizes && locks[0].path != locks[0].dir && n.chance(2): // a semaphore
 		n.resizeUnheard(n.paths[0])
 	case i >= 0 && !n.chance(4):
 		for j, s := range line[:max(i, 1)] {
