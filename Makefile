@@ -55,7 +55,7 @@ interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Loc
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
 
-mutants: zookeeper ## check that each of 60 bugs fits the code, then that a test finds it; -generate draws others
+mutants: zookeeper ## check that each of some 60 bugs fits the code, then that a test finds it; -generate draws others
 	@$(GO) run ./internal/test/mutants $(ARGS)
 
 bench: ## measure our locks next to zk.Lock and, where installed, Curator and kazoo: one server, a table

@@ -262,6 +262,31 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	})
 }
 
+// A writer has seen data of another program in the directory, where it does not announce itself. A
+// reader has seen none there, and no writer, and relies on announcements. It waits for the writer.
+func TestAReaderBesideAWriterThatHasSeenData(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		for range 3 {
+			for _, data := range []string{"theirs", ""} {
+				_, err := s.Witness.Set(s.Dir, []byte(data), -1)
+				s.Must(err)
+				if data != "" {
+					unlock(s, w.write())
+				}
+			}
+			seesNoWriter(s, c)
+			h := w.write()
+			reader := c.waitRead(2)
+			s.CatchUp(c.conn)
+			reader.Waits()
+			unlock(s, h)
+			unlock(s, reader.Granted())
+		}
+	})
+}
+
 // READ on the directory is revoked for a moment, in which the server withholds a writer's
 // announcement. The readers' process detects the writer at its next listing.
 func TestAWriterOfWhomNoEventTells(t *testing.T) {
