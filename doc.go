@@ -55,7 +55,8 @@
 //   - The holder is notified 4 to 7.5 s after the last answer from a server; in the first seconds
 //     of a session, up to 10 s after it.
 //   - The next caller is granted the lock 10 to 12 s after the holder's last packet, also if the
-//     holder's process was killed.
+//     holder's process was killed. With [WithSessionFile] the lock of a killed process is free as
+//     soon as another process has ended its session.
 //   - An outage shorter than 4 s costs no lock.
 //
 // Let T be the session timeout that the server granted. The holder is notified after 2T/5 to 3T/4,

@@ -9,10 +9,10 @@ import (
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"zklock ":                         "run ls watch ask break resize dev completion version",
+		"zklock ":                         "run ls watch ask break resize reap dev completion version",
 		"zklock wa":                       "watch",
 		"zklock run -sh":                  "-shared",
-		"zklock run -s":                   "-servers -session-timeout -shared -slot",
+		"zklock run -s":                   "-servers -session-file -session-timeout -shared -slot",
 		"zklock ls -":                     "-auth-file -ca -cert -json -key -r -servers -session-timeout -status -tls",
 		"zklock ls -ca secure_t":          "secure_test.go",
 		"zklock ls -tls -auth-file main.": "main.go",

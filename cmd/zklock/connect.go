@@ -15,6 +15,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -54,7 +56,7 @@ func (s *servers) ensemble() (list []string, chroot string, err error) {
 func (s *servers) list() []string { list, _, _ := s.ensemble(); return list }
 
 // connect connects to the servers within one session timeout.
-func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
+func (s *servers) connect(ctx context.Context, more ...zklocks.ConnectOption) (*zklocks.Conn, error) {
 	if s.timeout <= 0 {
 		return nil, usage("-session-timeout %v: it must be positive", s.timeout)
 	}
@@ -68,12 +70,14 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	conn, err := zklocks.Connect(limited, list, s.timeout, append(opts, zklocks.WithChroot(chroot))...)
+	conn, err := zklocks.Connect(limited, list, s.timeout, append(append(opts, zklocks.WithChroot(chroot)), more...)...)
 	switch {
 	case err == nil:
 		return conn, nil
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, context.Cause(ctx)
+	case errors.Is(err, wire.ErrFileInUse):
+		return nil, fail(exitFailed, "%s", unprefixed(err))
 	case errors.Is(err, context.DeadlineExceeded):
 		// The error names the addresses, the time and the reason for which TLS failed.
 		hint := "set ZK_SERVERS or -servers, or start one with zklock dev"
@@ -86,6 +90,17 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	default:
 		return nil, usage("%s", unprefixed(err))
 	}
+}
+
+// wireOptions returns the options that concern the connection alone.
+func (s *servers) wireOptions() (list []wire.Option, err error) {
+	opts, err := s.options()
+	for _, opt := range opts {
+		if o, ok := opt.(slot.Connect); ok {
+			list = append(list, o.Wire)
+		}
+	}
+	return list, err
 }
 
 // connected connects, and calls do. A signal cancels do's context.

@@ -11,7 +11,7 @@ import (
 // run commands: timeout(1) exits with 124 after its time limit, the shell with 126 and 127 for
 // commands that cannot run.
 const (
-	exitFree      = 1 // of ls -status
+	exitFree      = 1 // of ls -status; of reap -once if the process lives
 	exitPassed    = 118
 	exitAsked     = 119
 	exitBusy      = 120
@@ -42,7 +42,8 @@ message that begins with "zklock:".
   127  the command was not found
 
 The other commands exit with 0, 122, 123 or 125. ls -status exits with 0 if the
-lock is held, and with 1 if it is free.
+lock is held, and with 1 if it is free. reap -once exits with 1 if the process
+lives.
 `
 
 // exit is an error with an exit code.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,26 +12,33 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // guardName is argv[0] of a process of this program that guards a command.
 const guardName = "zklock-guard"
 
 // watcher is zklock's end of the pipe to the guard, a second process that kills the command's group
-// when zklock cannot, because zklock was killed or stopped. The guard reads the id of the group,
-// and then, repeatedly, lines that say how much longer the group may run, and when the line was
-// written. The word "done" ends the guard. If the pipe ends without that word, zklock is dead.
+// when zklock cannot, because zklock was killed or stopped. The guard reads zklock's session, the
+// id of the group, and then, repeatedly, lines that say how much longer the group may run, and when
+// the line was written. The word "done" ends the guard. If the pipe ends without that word, zklock
+// is dead. The guard then also ends the session, so that the lock is free as soon as the group is
+// dead.
 type watcher struct {
-	pipe  *os.File
-	cmd   *exec.Cmd
-	group int // the command's group; 0 until there is one
+	pipe    *os.File
+	cmd     *exec.Cmd
+	session *wire.Session // with which zklock holds the lock; nil in some tests
+	group   int           // the command's group; 0 until there is one
 }
 
 // startGuard starts the guard. It is called before the command is started, so that the command
 // never runs without a guard.
-func startGuard() (*watcher, error) { return startGuardOf(0, time.Time{}) }
+func startGuard(session *wire.Session) (*watcher, error) {
+	return startGuardOf(session, 0, time.Time{})
+}
 
-func startGuardOf(group int, until time.Time) (*watcher, error) {
+func startGuardOf(session *wire.Session, group int, until time.Time) (*watcher, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -40,12 +48,15 @@ func startGuardOf(group int, until time.Time) (*watcher, error) {
 		return nil, err
 	}
 	defer in.Close()
-	w := &watcher{pipe: pipe}
+	w := &watcher{pipe: pipe, session: session}
+	if session != nil {
+		_ = w.tell("session %d %x", session.ID, session.Password)
+	}
 	if group != 0 { // write it before the guard starts: if zklock is stopped right after, it could not write it
 		w.guards(group)
 		w.allow(until)
 	}
-	w.cmd = &exec.Cmd{Path: path, Args: []string{guardName}, Stdin: in, Stderr: os.Stderr}
+	w.cmd = &exec.Cmd{Path: path, Args: append([]string{guardName}, os.Args[1:]...), Stdin: in, Stderr: os.Stderr}
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal that ends zklock's group must not end the guard
 	if err := w.cmd.Start(); err != nil {
 		pipe.Close()
@@ -71,7 +82,7 @@ func (w *watcher) allow(until time.Time) {
 	if err := w.tell("left %d %d", int64(until.Sub(now)), now.UnixNano()); !errors.Is(err, syscall.EPIPE) {
 		return
 	}
-	another, err := startGuardOf(w.group, until)
+	another, err := startGuardOf(w.session, w.group, until)
 	if err != nil {
 		return // the next call of allow tries again
 	}
@@ -87,8 +98,8 @@ func (w *watcher) done() {
 	_ = w.cmd.Wait()
 }
 
-// guard is the main function of the guard.
-func guard(in io.Reader) int {
+// guard is the main function of the guard. It has zklock's arguments.
+func guard(in io.Reader, args []string) int {
 	signal.Ignore(passedOn...) // a service manager sends these signals to all processes, and the command may take its time
 	lines := make(chan string)
 	go func() {
@@ -105,6 +116,7 @@ func guard(in io.Reader) int {
 		}
 	}()
 	group := 0
+	var session wire.Session
 	end := func() {
 		if group != 0 {
 			_ = syscall.Kill(-group, syscall.SIGKILL)
@@ -118,11 +130,22 @@ func guard(in io.Reader) int {
 			end()
 		case line, ok := <-lines:
 			if !ok {
-				end()
+				late := time.Now().Add(time.Minute)
+				for end(); group != 0 && running(group); end() { // again, for processes that were being started
+					if time.Now().After(late) {
+						return 1 // SIGKILL does not end a process that waits for a disk
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+				if err := endSession(args, session); err != nil {
+					say("zklock was killed, and its lock is taken until its session ends: %v", err)
+				}
 				return 1
 			}
 			word, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 			switch word {
+			case "session":
+				_, _ = fmt.Sscanf(number, "%d %x", &session.ID, &session.Password)
 			case "group":
 				_, _ = fmt.Sscan(number, &group)
 			case "left":
@@ -137,4 +160,27 @@ func guard(in io.Reader) int {
 			}
 		}
 	}
+}
+
+// endSession ends the session of a dead zklock, with the flags that zklock had.
+func endSession(args []string, session wire.Session) error {
+	if session.ID == 0 {
+		return nil
+	}
+	c, o := newRun()
+	_, err := c.parse(args[1:]) // without the word run
+	if err != nil {
+		return err
+	}
+	list, _, err := o.ensemble()
+	if err != nil {
+		return err
+	}
+	opts, err := o.wireOptions()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	defer cancel()
+	return wire.End(ctx, list, o.timeout, session, opts...)
 }

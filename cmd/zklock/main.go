@@ -25,7 +25,7 @@ func init() { runtime.LockOSThread() }
 func main() {
 	switch os.Args[0] {
 	case guardName:
-		os.Exit(guard(os.Stdin))
+		os.Exit(guard(os.Stdin, os.Args[1:]))
 	case starterName:
 		os.Exit(starter(os.Args[1], os.Args[2:]))
 	}
@@ -79,7 +79,7 @@ func (c *command) given(name string) (given bool) {
 }
 
 func commands() []*command {
-	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), resizeCommand(), devCommand(), completionCommand(), versionCommand()}
+	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), resizeCommand(), reapCommand(), devCommand(), completionCommand(), versionCommand()}
 }
 
 func zklock(args []string) int {

@@ -17,7 +17,7 @@ const asZklock = "ZKLOCK_UNDER_TEST"
 func TestMain(m *testing.M) {
 	switch {
 	case os.Args[0] == guardName:
-		os.Exit(guard(os.Stdin))
+		os.Exit(guard(os.Stdin, os.Args[1:]))
 	case os.Args[0] == starterName:
 		os.Exit(starter(os.Args[1], os.Args[2:]))
 	case os.Getenv(asZklock) != "":

@@ -29,17 +29,19 @@ type order struct {
 	every     time.Duration // run once in each period of this length
 	slot      string        // run once for this text
 	killAfter time.Duration // from SIGTERM to SIGKILL; quarter: not set by the user
+	file      string        // the session file; empty: none
 	argv      []string
 }
 
 // quarter means a quarter of the session timeout that the server grants.
 const quarter time.Duration = -1
 
-func runCommand() *command {
+func runCommand() *command { c, _ := newRun(); return c }
+
+func newRun() (*command, *order) {
 	c := newCommand("run", "/path -- command [arguments]", "hold a lock while a command runs", `
   zklock run /jobs/nightly -- ./nightly.sh            wait, however long
   zklock run -try /jobs/nightly -- ./nightly.sh       or do not wait
-  zklock run -shared /data/index -- ./search.sh       at the same time as others
   zklock run -permits 4 /jobs/backup -- ./backup.sh   up to four at a time
   zklock run -slot "$(date -u +%F)" /mail -- ./mail   once a day, on any machine
 
@@ -58,6 +60,7 @@ later SIGKILL. The exit code is the command's, or one of zklock help exit.
 	durationVar(c.flags, &o.wait, "wait", 0, "`duration`: wait so long, then exit with 124; default: forever")
 	data := c.flags.String("data", "", "`text`: what zklock ls shows; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
+	c.flags.StringVar(&o.file, "session-file", "", "`file`: zklock reap frees the lock if all of zklock is killed")
 	durationVar(c.flags, &o.killAfter, "kill-after", quarter,
 		"`duration`: from SIGTERM to SIGKILL; default: session timeout / 4")
 	c.run = func(args []string) error {
@@ -70,7 +73,7 @@ later SIGKILL. The exit code is the command's, or one of zklock help exit.
 		}
 		return o.run()
 	}
-	return c
+	return c, o
 }
 
 func (o *order) read(args []string, c *command) (err error) {
@@ -144,7 +147,11 @@ func (o *order) run() error {
 		ctx, cancel = context.WithTimeout(ctx, o.wait)
 		defer cancel()
 	}
-	conn, err := o.connect(ctx)
+	var file []zklocks.ConnectOption
+	if o.file != "" {
+		file = append(file, zklocks.WithSessionFile(o.file))
+	}
+	conn, err := o.connect(ctx, file...)
 	if err != nil {
 		return err
 	}

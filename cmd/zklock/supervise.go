@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // supervisor ensures that no process of the command's group outlives the lock.
@@ -52,7 +53,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		asked = h.ReleaseRequested()
 	}
 	var err error
-	if s.guard, err = startGuard(); err != nil {
+	if s.guard, err = startGuard(slot.Wire(conn).Own()); err != nil {
 		return err
 	}
 	defer s.guard.done()

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+// far is a session timeout for which no test waits.
+const far = time.Minute
+
+// runs starts a zklock run whose command is stubborn, and returns the processes of the command.
+func runs(t *testing.T, server, path string, flags ...string) (c *realzk.Child, group []int) {
+	t.Helper()
+	args := append([]string{"run", "-session-timeout", far.String()}, flags...)
+	c = start(t, server, append(args, path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)...)
+	c.Hears("parent")
+	return c, pids(t, c)
+}
+
+// When zklock is killed, its guard ends the command, and then the session.
+func TestTheGuardFreesTheLock(t *testing.T) {
+	t.Parallel()
+	server, path := loopback.For(t).Addr(), test.Path(t)
+	c, group := runs(t, server, path)
+	granted, dead := next(t, path, server, group), diedAt(group)
+	c.Kill()
+	test.Within(t, far/2, "the next one holds", func() { overtaken(t, dead, granted) })
+}
+
+// A command that SIGKILL does not end keeps the lock, and a zombie does not.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "sleep 1000"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{Setpgid: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !running(p.Pid) {
+		t.Error("a group that runs does not run")
+	}
+	_ = syscall.Kill(-p.Pid, syscall.SIGKILL)
+	test.Eventually(t, soon, "nobody has waited for it, and it does not run", func() bool { return !running(p.Pid) })
+	_, _ = p.Wait()
+	if running(p.Pid) {
+		t.Error("a group that does not exist runs")
+	}
+}
+
+// killAll kills zklock and its guard together, as a container's end does.
+func killAll(t *testing.T, c *realzk.Child) {
+	t.Helper()
+	guard := guardOf(t, fmt.Sprint(c.PID()))
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	c.Kill()
+}
+
+func TestReap(t *testing.T) {
+	t.Parallel()
+	server, path, file := loopback.For(t).Addr(), test.Path(t), filepath.Join(t.TempDir(), "session")
+	reaper := start(t, server, "reap", file) // before there is such a file
+	for range 2 {
+		c, group := runs(t, server, path, "-session-file", file)
+		if code, text := prints(t, server, nil, "reap", "-once", file); code != exitFree || !strings.Contains(text, "in use by process") {
+			t.Errorf("exit code %d, %s", code, text)
+		}
+		granted := next(t, path, server, nil)
+		_ = syscall.Kill(-group[0], syscall.SIGKILL) // a guard would do it
+		killAll(t, c)
+		test.Within(t, far/2, "the next one holds", func() {
+			if err := (<-granted).hold.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	reaper.Signal(syscall.SIGTERM)
+	ends(t, reaper, 0, file+": the process has died: ended its session 0x")
+}
+
+// After the death reap -once ends the session, on the servers that the file names, or the next run
+// does.
+func TestReapOnce(t *testing.T) {
+	t.Parallel()
+	server, path, file := loopback.For(t).Addr(), test.Path(t), filepath.Join(t.TempDir(), "session")
+	for _, first := range []func(){
+		func() {
+			if code, text := prints(t, server, []string{"ZK_SERVERS="}, "reap", "-once", file); code != 0 || !strings.Contains(text, "ended its session") {
+				t.Errorf("exit code %d, %s", code, text)
+			}
+		},
+		func() {},
+	} {
+		c, group := runs(t, server, path, "-session-file", file)
+		_ = syscall.Kill(-group[0], syscall.SIGKILL)
+		killAll(t, c)
+		first()
+		if code, text := prints(t, server, nil, "run", "-session-timeout", far.String(), "-wait", (far / 2).String(), "-session-file", file, path, "--", "true"); code != 0 {
+			t.Errorf("exit code %d, %s", code, text)
+		}
+	}
+	if code, text := prints(t, server, nil, "reap", "-once", file, file+"-none"); code != 0 || text != "" {
+		t.Errorf("with nothing to end: exit code %d, %s", code, text)
+	}
+}
+
+func TestReapFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, []byte("precious\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		code int
+		text string
+		args []string
+	}{
+		{exitUsage, "the session file is missing", []string{"reap"}},
+		{exitUsage, "one:two:three", []string{"reap", "-servers", "one:two:three", other}},
+		{exitFailed, other + ": it has other content: use a file of its own", []string{"reap", "-once", other}},
+		{exitFailed, dir + ": is a directory", []string{"reap", "-once", dir}},
+		{exitUsage, other + ": it has other content", []string{"run", "-session-file", other, "/x", "--", "true"}},
+	} {
+		if code, text := prints(t, "127.0.0.1:1", nil, tc.args...); code != tc.code || !strings.Contains(text, tc.text) {
+			t.Errorf("%q: exit code %d, %s, want %d and %q", tc.args, code, text, tc.code, tc.text)
+		}
+	}
+}
+
+// Two runs with one file: the second does not run at the same time, and says for whom it waits.
+func TestRunWithAFileInUse(t *testing.T) {
+	t.Parallel()
+	server, file := loopback.For(t).Addr(), filepath.Join(t.TempDir(), "session")
+	c := start(t, server, "run", "-session-file", file, "/one", "--", "sh", "-c", "echo parent $PPID; read line")
+	zklock := c.Hears("parent")
+	code, text := prints(t, server, nil, "run", "-session-timeout", "1s", "-session-file", file, "/two", "--", "true")
+	if code != exitFailed || !strings.Contains(text, "in use by process "+zklock) {
+		t.Errorf("exit code %d, %s", code, text)
+	}
+	finish(t, c)
+}
