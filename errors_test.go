@@ -163,7 +163,7 @@ var outages = map[string]struct {
 		for n := 1; n <= 1000; n++ {
 			h.Nth(zktest.Any, n, zktest.Answer(-127))
 		}
-	}, `the server is overloaded and has dropped the request \(unknown error: -127\)`},
+	}, `the server is overloaded and has dropped the request \(code -127\)`},
 }
 
 // No server answers from before the call, or while the call waits.

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
@@ -171,10 +171,10 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 		for {
 			value, err := call()
 			switch {
-			case ctx.Err() != nil, !lostOnTheWay(err) && !zkclient.Overloaded(err):
+			case ctx.Err() != nil, !lostOnTheWay(err) && !wire.Overloaded(err):
 				answered <- answer{value, err}
 				return
-			case zkclient.Overloaded(err):
+			case wire.Overloaded(err):
 				time.Sleep(100 * time.Millisecond) // the overloaded server would receive requests without a pause
 			}
 		}

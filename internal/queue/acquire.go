@@ -35,7 +35,7 @@ func acquire(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 			err = all.leave(ctx, all.canceled(ctx, err)) // no other way out leaves a node behind
 		}
 		if !startsOver(err) {
-			return nil, parts[0].Queue.client.Unreached(ctx, err, time.Time{})
+			return nil, parts[0].Queue.client.ExplainSilence(ctx, err)
 		}
 	}
 }

@@ -249,30 +249,6 @@ func TestAReaderListsAfterMoreTransactionsThanWriters(t *testing.T) {
 	}
 }
 
-// The zxid in the header of a reply is used as the token only once it was found equal to a czxid.
-func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 10*time.Second)
-		enter := func(header int64) int64 {
-			m := x.enter()
-			m.made = zkclient.Claimed{Nodes: m.nodes, Zxid: header}
-			m.token = tokenOf(x.queue.client, []zkclient.Claimed{m.made})
-			m.limit.AllowedAhead = 9
-			m.request.Limit = func(context.Context, int64) (Limit, error) { return m.limit, nil }
-			x.must(m.together.waitTurn(t.Context(), false))
-			_, stat, err := x.witness.Exists(x.queue.path(m.nodes[0]))
-			x.must(nil, err)
-			return m.token - stat.Czxid
-		}
-		for _, header := range []int64{1, 2} {
-			if off := enter(header); off != 0 {
-				t.Errorf("a header of %d makes a token that is %d off", header, off)
-			}
-		}
-	})
-}
-
 // A writer comes and leaves while one reader lists, so its listing and its watch have seen
 // different versions. The listing and the watch of another reader agree. The first listing must not
 // replace the view of the second.

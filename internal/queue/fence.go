@@ -70,7 +70,7 @@ func (h *Hold) verify(ctx context.Context) error {
 			h.Grant.state.Lose(err)
 		}
 		if at < 0 {
-			err = h.endOr(zkclient.DescribeCode(err))
+			err = h.endOr(err)
 		}
 		return at, err
 	})
@@ -105,14 +105,14 @@ func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse
 		switch end := h.Err(); {
 		case err == nil:
 		case at >= n:
-			err = named(at-n, guarded[at], zkclient.DescribeCode(err))
+			err = named(at-n, guarded[at], err)
 		case at == zkclient.Unanswered:
 			err = fmt.Errorf("the transaction may have taken place: %w", err)
 			if end != nil { // as text: an error that matches it would say that nothing was done
 				err = fmt.Errorf("%w; the hold has ended meanwhile: %v", err, end)
 			}
 		case at < 0:
-			err = h.endOr(zkclient.DescribeCode(err))
+			err = h.endOr(err)
 		}
 		return at, err
 	})

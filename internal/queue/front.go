@@ -38,7 +38,7 @@ func (q *Queue) First(ctx context.Context) (Member, error) {
 		switch {
 		case err == zk.ErrNoNode, errors.Is(err, zkclient.ErrOver):
 		case err != nil:
-			return Member{}, q.client.Unreached(ctx, err, time.Time{})
+			return Member{}, q.client.ExplainSilence(ctx, err)
 		case q.client.Epoch() == epoch: // otherwise another server may have answered the read
 			return m, nil
 		}
@@ -80,7 +80,7 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	f := follower{queue: q, yield: yield}
 	for !f.stopped {
 		if err := f.follow(ctx); err != nil && !errors.Is(err, zkclient.ErrOver) {
-			return q.client.Unreached(ctx, err, time.Time{})
+			return q.client.ExplainSilence(ctx, err)
 		}
 		f.tell(Front{Member: f.last.Member})
 	}

@@ -205,12 +205,12 @@ func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, e
 	return nodes, dir, err
 }
 
-// Explain adds the right that a client lacks to zk.ErrNoAuth, and a text to errors without words.
+// Explain adds the right that a client lacks to zk.ErrNoAuth.
 func Explain(err error, right string) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return zkclient.DescribeCode(err)
+	return err
 }
 
 // path returns the full path of a node.

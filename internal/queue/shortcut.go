@@ -5,20 +5,10 @@ import "github.com/zklocks/zklocks/internal/zkclient"
 // The shortcuts save requests: roomInReply, noWriterCached and release markers. Without them a
 // waiter lists, and the grant is as safe. Each ends in the same recheck as a grant by a listing.
 
-// tokenOf returns the token, as far as the reply to the create shows it: the mzxid of a directory
-// that the transaction has written, or the zxid in the header, if the connection has verified such
-// zxids. It returns 0 if the reply does not show the token.
-func tokenOf(client *zkclient.Client, made []zkclient.Claimed) int64 {
-	for _, m := range made {
-		if m.Dir != nil {
-			return m.Dir.Mzxid
-		}
-	}
-	if client.HeaderZxidVerified() {
-		return made[0].Zxid
-	}
-	return 0
-}
+// tokenOf returns the token: the zxid of the transaction, from the reply to the create. With all
+// known servers it is the czxid of the nodes (zkclient TestTheHeaderOfAReplyHasTheZxid). tokenOf
+// returns 0 if the reply was lost.
+func tokenOf(made []zkclient.Claimed) int64 { return made[0].Zxid }
 
 // roomInReply reports whether it would be the waiter's turn even if all other children of the
 // directory were ahead.

@@ -120,7 +120,7 @@ func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
 	a.request.ahead = &a.ahead
 	go func() {
 		defer close(a.left)
-		grant, err := q.Acquire(zkclient.Uninterruptible(ctx), a.request, true)
+		grant, err := q.Acquire(ctx, a.request, true)
 		deliver(grant, err)
 		if leaving := (*Leaving)(nil); errors.As(err, &leaving) {
 			<-leaving.Removed

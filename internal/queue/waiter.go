@@ -93,7 +93,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 	if err != nil {
 		return nil, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err)
 	}
-	lease, token := client.Keep(sess), tokenOf(client, made)
+	lease, token := client.Keep(sess), tokenOf(made)
 	for i, w := range all {
 		w.made, w.nodes, w.lease, w.token, w.together = made[i], made[i].Nodes, lease, token, all
 	}
@@ -209,14 +209,14 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 		if err := q.Saw(ctx, dir); err != nil {
 			return nil, err
 		}
-		if w.request.Sharing != nil {
-			q.view.listed(w, nodes, dir, writers)
-		}
 	}
-	switch {
-	case slices.ContainsFunc(w.nodes, func(own znode.Node) bool { return !slices.Contains(nodes, own) }):
+	if slices.ContainsFunc(w.nodes, func(own znode.Node) bool { return !slices.Contains(nodes, own) }) {
 		return nil, errNoNode
-	case w.limit.Dir != 0 && dir.Czxid != w.limit.Dir:
+	}
+	if w.request.Sharing != nil {
+		q.view.listed(w, nodes, dir, writers)
+	}
+	if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {
 		w.limit.forget() // invariant 9
 		return nil, nil
 	}
@@ -253,7 +253,6 @@ func (w *waiter) readToken(ctx context.Context) error {
 	}
 	w.queue.readable.Store(true)
 	w.token = own.Stat.Czxid
-	w.queue.client.VerifyHeaderZxid(w.made.Zxid, w.token)
 	return nil
 }
 
@@ -279,7 +278,7 @@ func (q *Queue) Canceled(ctx context.Context, r Request, ahead int) error {
 }
 
 func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, lock string) error {
-	err = q.client.Unreached(ctx, err, time.Time{})
+	err = q.client.ExplainSilence(ctx, err)
 	if ahead == 0 || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err
 	}

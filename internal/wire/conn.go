@@ -54,6 +54,9 @@ type Conn struct {
 	current *packetConn // nil before the first
 	beats   beats
 	xid     int32 // of the last request of a packetConn's own
+	// credentials says that the client has sent credentials. So it sends them again on each later
+	// connection.
+	credentials bool
 }
 
 func newConn(servers []string, timeout time.Duration, s settings) *Conn {

@@ -126,7 +126,7 @@ func insist(ctx context.Context, call func() error) error {
 		err := call()
 		var network net.Error
 		switch {
-		case err != nil && err.Error() == codeError(codeThrottled).Error():
+		case Overloaded(err):
 			sleep(ctx, throttlePause)
 		case !errors.As(err, &network) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired):
 			return err

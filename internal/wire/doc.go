@@ -1,15 +1,17 @@
-// Package wire connects to ZooKeeper with go-zookeeper's client and works around that client's
-// defects without a fork of it. The client dials through this package, so every packet passes a
-// packetConn, which inspects it, changes some, sends requests of its own, and keeps the answers to
-// those from the client.
+// Package wire connects to ZooKeeper. It sends the locks' requests itself, and for the rest works
+// around the defects of go-zookeeper's client without a fork of it. The client dials through this
+// package, so every packet passes a packetConn, which inspects it, changes some, sends its own
+// requests between them, and keeps the answers to those from the client. The client shakes hands,
+// sends credentials and pings, closes, and serves the program's own requests.
 //
 // For the locks it
+//   - sends their requests, each on one connection and in one session, and returns the server's
+//     code and zxid;
 //   - knows the session, the number of reconnects, and until when the session is known to live, by
 //     the times of packets;
 //   - sends the heartbeats that prove that the session lives;
 //   - keeps their watches, which all waiters share, and sets them, on many nodes by one request,
-//     and on release markers;
-//   - reads the zxid of a create in the header of its reply.
+//     and on release markers.
 //
 // For any program it
 //   - chooses servers, looks up their names and bounds each attempt;
@@ -29,6 +31,7 @@
 //	connect.go           Connect: input, the first session, credentials
 //	conn.go              what the client calls: dialer, callback, logger; Close
 //	options.go           options
+//	call.go              the locks' requests
 //	watches.go           requests that set watches
 //	packetconn.go        each packet
 //	sessionfile.go       the file with the session, for the case that the process dies
@@ -39,5 +42,6 @@
 //	watch.go             a watch and those that wait for it
 //	state.go             the session as the locks see it
 //	deadline.go          until when the session is known to live
+//	request.go           requests and replies, encoded
 //	frame.go             the protocol
 package wire

@@ -10,7 +10,7 @@ import (
 )
 
 // The client trusts what a server sends. A length below 16 or a count of 4 billion children makes
-// it panic, in a goroutine where no caller can recover. The checks here prevent that, and check no
+// it panic, in a goroutine where no caller can recover. checkBody prevents that, and checks no
 // more.
 const (
 	lengthSize  = 4
@@ -25,28 +25,36 @@ const (
 	zxidInRequest       = lengthSize + 4     // after the version
 	timeoutInRequest    = lengthSize + 4 + 8 // after the version and the last zxid
 	sessionInRequest    = timeoutInRequest + 4
-	zxidInReply         = lengthSize + 4 // after the xid
+	zxidInReply         = lengthSize + 4     // after the xid
+	codeInReply         = lengthSize + 4 + 8 // after the xid and the zxid
 )
 
 // Operations, as on the wire.
 const (
-	opExists        = 3
-	opGetData       = 4
-	opGetACL        = 6
-	opGetChildren   = 8
-	opGetChildren2  = 12
-	opPing          = 11
-	opMulti         = 14
-	opReconfig      = 16
-	opRemoveWatches = 18
-	opSetAuth       = 100
-	opSetWatches    = 101
-	opClose         = -11
-	opError         = -1
-	opCreate        = 1
-	opDelete        = 2
-	opSetData       = 5
-	opCheck         = 13
+	opError         int32 = -1 // a result in the reply to a Multi; it also ends a Multi and its reply
+	opCreate        int32 = 1
+	opDelete        int32 = 2
+	opExists        int32 = 3
+	opGetData       int32 = 4
+	opSetData       int32 = 5
+	opGetACL        int32 = 6
+	opGetChildren   int32 = 8
+	opPing          int32 = 11
+	opGetChildren2  int32 = 12
+	opCheck         int32 = 13
+	opMulti         int32 = 14
+	opCreate2       int32 = 15 // a result in the reply to a Multi, of a container
+	opReconfig      int32 = 16
+	opRemoveWatches int32 = 18
+	opSetAuth       int32 = 100
+	opSetWatches    int32 = 101
+	opClose         int32 = -11
+)
+
+const (
+	anyVersion int32 = -1
+	anyWatches int32 = 3  // the type of all watches on a node
+	noError    int32 = -1 // in the header of an operation of a Multi
 )
 
 const (
@@ -56,16 +64,72 @@ const (
 	// server must not take it for a request of this connection.
 	ownXids = -1000
 
-	codeConnectionLoss = -4 // no server sends it
-	codeNoNode         = -101
-	codeBadVersion     = -103
-	codeNoChildren     = -108 // an ephemeral node has none
-	codeNodeExists     = -110
-	codeNotEmpty       = -111
-	codeAuthFailed     = -115
-	codeDemandsSASL    = -124
-	codeThrottled      = -127
+	codeNoNode      int32 = -101
+	codeBadVersion  int32 = -103
+	codeNoChildren  int32 = -108 // an ephemeral node has none
+	codeNodeExists  int32 = -110
+	codeNotEmpty    int32 = -111
+	codeAuthFailed  int32 = -115
+	codeDemandsSASL int32 = -124 // the server demands credentials, and ends the session
+	codeThrottled   int32 = -127
 )
+
+// errs are the errors of package zk for the server's codes.
+var errs = map[int32]error{
+	0:               nil,
+	-8:              zk.ErrBadArguments,
+	-100:            zk.ErrAPIError,
+	codeNoNode:      zk.ErrNoNode,
+	-102:            zk.ErrNoAuth,
+	codeBadVersion:  zk.ErrBadVersion,
+	codeNoChildren:  zk.ErrNoChildrenForEphemerals,
+	codeNodeExists:  zk.ErrNodeExists,
+	codeNotEmpty:    zk.ErrNotEmpty,
+	-112:            zk.ErrSessionExpired,
+	-114:            zk.ErrInvalidACL,
+	codeAuthFailed:  zk.ErrAuthFailed,
+	-116:            zk.ErrClosing,
+	-118:            zk.ErrSessionMoved,
+	codeDemandsSASL: fmt.Errorf("the server demands credentials of another scheme: %w", zk.ErrAuthFailed),
+}
+
+// codeError returns the error for a server's code.
+func codeError(code int32) error {
+	if err, known := errs[code]; known {
+		return err
+	}
+	return Code(code)
+}
+
+// A Code is a server's code for which package zk has no error.
+type Code int32
+
+const (
+	// RolledBack is the code of the operations of a Multi behind the operation that was refused.
+	RolledBack Code = -2
+	// Throttled means that the server, being overloaded, has dropped the request.
+	Throttled Code = Code(codeThrottled)
+)
+
+// meanings describes codes to the user.
+var meanings = map[Code]string{
+	-119:      "the server only reads",
+	-120:      "the server keeps this session to itself, without ephemeral nodes: localSessionsEnabled without localSessionsUpgradingEnabled",
+	-125:      "a quota of the path is used up",
+	Throttled: "the server is overloaded and has dropped the request",
+}
+
+func (c Code) Error() string {
+	if meaning, known := meanings[c]; known {
+		return fmt.Sprintf("%s (code %d)", meaning, int32(c))
+	}
+	return fmt.Sprintf("the server has answered with code %d", int32(c))
+}
+
+// Overloaded reports whether an error of this package or of the zk client means Throttled.
+func Overloaded(err error) bool {
+	return err == Throttled || err != nil && err.Error() == fmt.Sprintf("unknown error: %d", codeThrottled)
+}
 
 var errFrame = errors.New("malformed frame from the server")
 
@@ -90,18 +154,31 @@ func stringAt(b []byte, at int) (s []byte, end int, ok bool) {
 func encode(p []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {
-		case byte:
-			p = append(p, v)
+		case bool:
+			if p = append(p, 0); v {
+				p[len(p)-1] = 1
+			}
 		case int32:
 			p = binary.BigEndian.AppendUint32(p, uint32(v))
 		case int64:
 			p = binary.BigEndian.AppendUint64(p, uint64(v))
 		case string:
 			p = append(encode(p, int32(len(v))), v...)
+		case []byte:
+			if v == nil {
+				p = encode(p, int32(-1))
+			} else {
+				p = append(encode(p, int32(len(v))), v...)
+			}
 		case []string:
 			p = encode(p, int32(len(v)))
 			for _, s := range v {
 				p = encode(p, s)
+			}
+		case []zk.ACL:
+			p = encode(p, int32(len(v)))
+			for _, a := range v {
+				p = encode(p, a.Perms, a.Scheme, a.ID)
 			}
 		}
 	}
@@ -124,24 +201,6 @@ func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 
 // request returns the xid and the operation of a request.
 func request(p []byte) (xid, op int32) { return int32At(p, 4), int32At(p, 8) }
-
-// created returns the path that a request creates; nil: none. In a Multi the create must be the
-// first operation, or the second behind a check.
-func created(op int32, p []byte) []byte {
-	const header = 9 // of an operation in a Multi: type, done, error
-	at := 12         // behind length, xid, operation
-	if op == opMulti && len(p) >= at+header {
-		op, at = int32At(p, at), at+header
-		if _, end, ok := stringAt(p, at); op == opCheck && ok && len(p) >= end+4+header { // path, version
-			op, at = int32At(p, end+4), end+4+header
-		}
-	}
-	if op != opCreate {
-		return nil
-	}
-	path, _, _ := stringAt(p, at)
-	return path
-}
 
 // checkBody refuses what the client's decoder cannot handle: a length or a count for which it
 // allocates memory before it checks whether the bytes are there, and a Multi result without an end.
@@ -219,19 +278,4 @@ func proves(op, code int32) bool {
 // that the client has not sent.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
-}
-
-// codeError returns the client's error for a code.
-func codeError(code int32) error {
-	switch code {
-	case 0:
-		return nil
-	case codeConnectionLoss:
-		return zk.ErrConnectionClosed
-	case -112:
-		return zk.ErrSessionExpired
-	case -118:
-		return zk.ErrSessionMoved
-	}
-	return fmt.Errorf("unknown error: %d", code)
 }

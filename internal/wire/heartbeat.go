@@ -1,6 +1,10 @@
 package wire
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // While a connection has holds or waiters, it sends heartbeats. A heartbeat is a quorum request
 // that writes nothing; its answer moves the deadline. A process that computes on more goroutines
@@ -55,7 +59,8 @@ func (c *Conn) beatAt(due time.Time) {
 // noticing answers it.
 func (c *Conn) beat() {
 	c.mu.Lock()
-	now, p := time.Now(), c.up()
+	now := time.Now()
+	p, _ := c.in(AnySession)
 	if !c.beats.wanted || now.Before(c.beats.due) {
 		c.mu.Unlock()
 		return
@@ -65,7 +70,7 @@ func (c *Conn) beat() {
 		due = now.Add(c.beatPeriod())
 	}
 	c.beatAt(due)
-	early := p != nil && !p.pastAuth
+	early := p != nil && p.early()
 	c.mu.Unlock()
 	if early {
 		c.ping() // the heartbeat follows it, see packetConn.note
@@ -73,23 +78,16 @@ func (c *Conn) beat() {
 	if p == nil || early {
 		return
 	}
-	const anyVersion, noError, noOp = int32(-1), int32(-1), int32(-1)
-	check := encode(nil, int32(opCheck), byte(0), noError, "/", anyVersion, noOp, byte(1), noError)
-	p.send(opMulti, check, nil, func(code int32) {
-		if code != codeConnectionLoss {
-			c.beaten(now)
-		}
-	})
+	p.send(outgoing{Request: Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion})}, true)
 }
 
-// up returns the packetConn if it has a session, or nil. Caller holds mu.
-//
-// As long as the packetConn is not pastAuth, the client may still have to send its credentials.
-// They must be the first packets, because some servers refuse all other requests without them. So
-// the client sends a request before the packetConn sends its own, see ping.
-func (c *Conn) up() *packetConn {
-	if c.current == nil || c.current.phase != running {
-		return nil
+// in returns the packetConn if it has the given session. Caller holds mu.
+func (c *Conn) in(session int64) (*packetConn, error) {
+	switch {
+	case c.current == nil || c.current.phase != running:
+		return nil, ErrUnsent
+	case session != AnySession && session != c.Session():
+		return nil, ErrOver
 	}
-	return c.current
+	return c.current, nil
 }

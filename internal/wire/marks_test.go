@@ -38,16 +38,16 @@ func TestMarks(t *testing.T) {
 				paths := nodes(t, witness, 2)
 				marker := paths[0] + "-marker"
 				before := p.Seen(proxy.AnyOp)
-				w, err := conn.WatchNodes(paths, marker)
+				w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, marker)
 				must(t, err)
 				if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 					t.Errorf("%d requests, want 1", n)
 				}
-				same, err := conn.WatchNodes(paths[:1], marker)
+				same, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:1], marker)
 				must(t, err)
-				unmarked, err := conn.WatchNodes(paths[:1], "")
+				unmarked, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:1], "")
 				must(t, err)
-				foreign, err := conn.WatchNodes(paths[:1], marker+"3") // of waiters for other nodes of the line
+				foreign, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:1], marker+"3") // of waiters for other nodes of the line
 				must(t, err)
 				tc.goes(t, witness, paths[0], marker)
 				if same[0] != w[0] {
@@ -87,7 +87,7 @@ func TestMarksThatNeverCome(t *testing.T) {
 			if i%2 == 0 {
 				must(t, witness.Delete(path, -1))
 			}
-			w, err := conn.WatchNodes([]string{path}, path+"-marker")
+			w, err := conn.WatchNodes(t.Context(), wire.AnySession, []string{path}, path+"-marker")
 			must(t, err)
 			if i%2 == 0 {
 				if w[0] != nil {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -29,7 +28,8 @@ const (
 
 // A packetConn is one network connection as the client sees it. It inspects each packet that
 // passes. The client writes one packet per Write, and never from two goroutines at once. Between
-// these packets the packetConn sends its own requests: heartbeats, SetWatches and RemoveWatches.
+// these packets the packetConn sends its own requests: the locks' requests, heartbeats, and
+// requests that set and remove watches.
 type packetConn struct {
 	net.Conn
 	conn    *Conn
@@ -45,9 +45,12 @@ type packetConn struct {
 
 	// conn.mu guards what follows.
 	phase    phase
-	pastAuth bool             // the client has sent a request other than credentials
+	pastAuth bool             // a request other than credentials was sent
 	asked    time.Time        // when the handshake was sent
 	sent     map[int32]packet // by xid: the requests that are not answered yet
+	queue    []outgoing       // the packetConn's own requests that are not sent yet
+	waits    bool             // the queue waits until pastAuth
+	sends    bool             // a goroutine sends the queue
 	watches  watches
 }
 
@@ -62,13 +65,20 @@ const (
 
 // A packet is a request that was sent.
 type packet struct {
-	op         int32
-	at         time.Time     // before it was written
-	later      []time.Time   // of the pings after it, which have the same xid
-	createZxid *atomic.Int64 // receives the zxid of the reply; nil: no caller wants it
-	// answered is nil for the client's requests. For a request of the packetConn it is called once,
-	// with the code of the answer or with codeConnectionLoss. Its caller holds conn.mu.
-	answered func(code int32)
+	op        int32
+	at        time.Time   // before it was written
+	later     []time.Time // of the pings after it, which have the same xid
+	heartbeat bool
+	answered  func(Reply, error) // see outgoing; nil: the request is the client's, or a heartbeat
+}
+
+// An outgoing is a request of the packetConn's own. The caller of its functions holds conn.mu.
+type outgoing struct {
+	Request
+	ready func() bool // reports whether the request is still to be sent, right before it is; nil: it is
+	// answered is called once. If there is no reply, the error is ErrUnsent or
+	// zk.ErrConnectionClosed.
+	answered func(Reply, error)
 }
 
 func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) *packetConn {
@@ -126,18 +136,23 @@ func (p *packetConn) note(b []byte) (send []byte) {
 		p.Conn.SetDeadline(now.Add(p.limit))
 	case running:
 		xid, op := request(b)
-		if !p.pastAuth && op != opSetAuth {
+		if op == opSetAuth {
+			c.credentials = true
+		} else if p.early() {
 			p.pastAuth = true
 			c.beatAt(now)
+			if p.waits {
+				p.waits = false
+				p.startSending()
+			}
 		}
 		r, again := p.sent[xid]
 		if again { // all pings have one xid
 			r.later = append(r.later, now)
 		} else {
-			r = packet{op: op, at: now, createZxid: c.tracked(created(op, b))}
+			r = packet{op: op, at: now}
 		}
 		p.sent[xid] = r
-		b = p.watches.flag(op, b)
 	}
 	return b
 }
@@ -274,45 +289,33 @@ func (p *packetConn) reply(b []byte) (forClient bool, err error) {
 	if xid == xidEvent {
 		return true, p.event(body)
 	}
-	if xid >= 0 {
+	own := xid <= ownXids
+	if xid >= 0 || own {
 		p.takeZxid(b)
 	}
 	c := p.conn
 	c.mu.Lock()
-	r, ok := p.sent[xid]
-	if code == 0 {
-		err = checkBody(r.op, body)
-	}
-	if err == nil {
-		if len(r.later) > 0 { // the server answers pings in order
-			p.sent[xid] = packet{op: r.op, at: r.later[0], later: r.later[1:]}
-		} else {
-			delete(p.sent, xid)
-		}
-		if r.answered != nil {
-			r.answered(code)
-		}
-		if ok && touches(r.op, code) {
-			c.answered(r.at, proves(r.op, code))
-		}
-	}
+	op := p.sent[xid].op
 	c.mu.Unlock()
+	reply, refusal := Reply{Failed: -1}, codeError(code)
+	switch {
+	case code != 0:
+	case own:
+		reply, refusal, err = decode(op, body)
+	default:
+		err = checkBody(op, body)
+	}
 	if err != nil {
 		return false, err
 	}
-	if ok && r.op != opPing {
-		c.Dropped.Store(code == codeThrottled)
-	}
-	if r.op == opClose && code == 0 {
-		c.closeConfirmed.Store(true)
-	}
-	if r.createZxid != nil && code == 0 {
-		r.createZxid.Store(zxid)
-	}
+	reply.Zxid = zxid
+	p.take(xid, code, reply, refusal)
 	switch {
-	case xid <= ownXids:
+	case own:
 		return false, nil
-	case r.op == opSetAuth && code != 0 && c.returned.Load():
+	case code == codeDemandsSASL:
+		copy(b[codeInReply:], encode(nil, codeAuthFailed)) // the client has no name for the code
+	case op == opSetAuth && code != 0 && c.returned.Load():
 		// When the client reads the refusal, it closes the connection and connects again at once.
 		// If it has watches, each such connection also leaves a goroutine of the client behind,
 		// until a server accepts the credentials.
@@ -320,12 +323,45 @@ func (p *packetConn) reply(b []byte) (forClient bool, err error) {
 		c.note(c.at(p.address, fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)))
 		c.mu.Unlock()
 		sleep(c.quit, refusalPause)
-	case r.op == opSetWatches && code != 0:
+	case op == opSetWatches && code != 0:
 		// The client would only log the refusal, and its watches would never fire. On the next
 		// connection it sets them again.
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
 	}
 	return true, nil
+}
+
+// take records the answer to a request, and passes it to a caller of the packetConn.
+func (p *packetConn) take(xid, code int32, reply Reply, refusal error) {
+	c := p.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := p.sent[xid]
+	if !ok {
+		return
+	}
+	if len(r.later) > 0 { // the server answers pings in order
+		p.sent[xid] = packet{op: r.op, at: r.later[0], later: r.later[1:]}
+	} else {
+		delete(p.sent, xid)
+	}
+	if r.heartbeat {
+		c.beaten(r.at)
+	}
+	if touches(r.op, code) {
+		c.answered(r.at, proves(r.op, code))
+	}
+	if r.op != opPing {
+		c.Dropped.Store(code == codeThrottled)
+	}
+	if r.op == opClose && code == 0 {
+		c.closeConfirmed.Store(true)
+	}
+	if r.answered != nil {
+		// This must be the last step: the caller may check the deadline at once, and the answer has
+		// moved it.
+		r.answered(reply, refusal)
+	}
 }
 
 // event fires the packetConn's own watches, before the client sees the event. The creation of a
@@ -349,46 +385,96 @@ func (p *packetConn) event(body []byte) error {
 		case !watch.isSet && e.Type == zk.EventNodeDeleted && watch.kind == onNode:
 			watch.err = zk.ErrNoNode
 		case watch.isSet && watch.marker != "" && watch.marker != e.Path: // if it is not set, setWatches does it
-			go p.unwatch(watch.marker) // the reading goroutine must not wait until it can write
+			p.unwatch(watch.marker)
 		}
 	}
 	return nil
 }
 
-// send sends a request of the packetConn between the client's requests, if there is a session and
-// ready returns true. ready may be nil; its caller holds conn.mu. For answered see packet.
-func (p *packetConn) send(op int32, body []byte, ready func() bool, answered func(code int32)) {
+// early reports whether the client may still have to send its credentials on this connection. They
+// must be the first packets, because some servers refuse all other requests without them. Caller
+// holds conn.mu.
+func (p *packetConn) early() bool { return p.conn.credentials && !p.pastAuth }
+
+// enqueue has a goroutine send a request, so a caller never waits until the network takes it. If it
+// is early, the client first sends its credentials and a request, and note starts the goroutine.
+// Caller holds conn.mu.
+func (p *packetConn) enqueue(r outgoing) {
+	p.queue = append(p.queue, r)
+	switch {
+	case p.waits:
+	case p.early():
+		p.waits = true
+		go p.conn.ping()
+	default:
+		p.startSending()
+	}
+}
+
+// startSending starts the goroutine that sends the queue, unless it runs. Caller holds conn.mu.
+func (p *packetConn) startSending() {
+	if !p.sends {
+		p.sends = true
+		go p.sendQueue()
+	}
+}
+
+// sendQueue sends the requests in the queue, and returns when it is empty.
+func (p *packetConn) sendQueue() {
+	for {
+		p.conn.mu.Lock()
+		all := p.queue
+		p.queue, p.sends = nil, len(all) > 0
+		p.conn.mu.Unlock()
+		if len(all) == 0 {
+			return
+		}
+		for _, r := range all {
+			p.send(r, false)
+		}
+	}
+}
+
+// send sends a request between the client's packets, if there is a session and the request is
+// ready.
+func (p *packetConn) send(r outgoing, heartbeat bool) {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	c := p.conn
 	c.mu.Lock()
-	sends := p.phase == running && !c.IsClosed() && (ready == nil || ready())
+	sends := p.phase == running && !c.IsClosed() && (r.ready == nil || r.ready())
 	c.xid--
 	xid := c.xid
 	if sends {
-		p.sent[xid] = packet{op: op, at: time.Now(), answered: answered}
-	} else {
-		answered(codeConnectionLoss)
+		p.pastAuth = true
+		p.sent[xid] = packet{op: r.op, at: time.Now(), heartbeat: heartbeat, answered: r.answered}
+	} else if r.answered != nil {
+		r.answered(Reply{}, ErrUnsent)
 	}
 	c.mu.Unlock()
 	if !sends {
 		return
 	}
-	if _, err := p.Conn.Write(append(encode(nil, int32(8+len(body)), xid, op), body...)); err != nil {
+	if _, err := p.Conn.Write(append(encode(nil, int32(8+len(r.body)), xid, r.op), r.body...)); err != nil {
 		p.fail(err)
 	}
 }
 
-// anyWatches is the type of all watches on a node.
-const anyWatches int32 = 3
-
 // unwatch removes the watches on a marker or on another node, unless a waiter watches it again.
+// Caller holds conn.mu.
 func (p *packetConn) unwatch(path string) {
-	unwatched := func() bool { return len(p.watches[path]) == 0 }
-	p.send(opRemoveWatches, encode(nil, path, anyWatches), unwatched, func(code int32) {
-		if code == codeThrottled { // other codes say that there was no watch: it has fired meanwhile
-			time.AfterFunc(throttlePause, func() { p.unwatch(path) })
-		}
+	p.enqueue(outgoing{
+		Request: Request{opRemoveWatches, encode(nil, path, anyWatches)},
+		ready:   func() bool { return len(p.watches[path]) == 0 },
+		answered: func(_ Reply, err error) {
+			if err == Throttled { // other codes say that there was no watch: it has fired meanwhile
+				time.AfterFunc(throttlePause, func() {
+					p.conn.mu.Lock()
+					defer p.conn.mu.Unlock()
+					p.unwatch(path)
+				})
+			}
+		},
 	})
 }
 
@@ -431,12 +517,16 @@ func (p *packetConn) fail(err error) (was phase) {
 		c.disconnect()
 	}
 	p.watches.end()
-	for _, r := range p.sent {
+	sent, queue := p.sent, p.queue
+	p.watches, p.sent, p.queue = nil, nil, nil
+	for _, r := range sent {
 		if r.answered != nil {
-			r.answered(codeConnectionLoss)
+			r.answered(Reply{}, zk.ErrConnectionClosed)
 		}
 	}
-	p.watches, p.sent = nil, nil
+	for _, r := range queue {
+		r.answered(Reply{}, ErrUnsent)
+	}
 	c.mu.Unlock()
 	p.Conn.Close()
 	return was

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -55,8 +54,8 @@ func chaos(t *testing.T, v venue.Venue) {
 					conn.GetW(paths[0])
 				}
 				conn.Set(paths[0], []byte{byte(i)}, -1)
-				watches, err := conn.WatchNodes(paths[1:], "")
-				if err != nil && !errors.Is(err, zk.ErrConnectionClosed) {
+				watches, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[1:], "")
+				if err != nil && err != zk.ErrConnectionClosed && err != wire.ErrUnsent {
 					t.Error(err)
 				}
 				for _, w := range watches {
@@ -65,6 +64,10 @@ func chaos(t *testing.T, v venue.Venue) {
 					}
 				}
 				conn.Children(paths[0])
+				reply, err := conn.Ask(t.Context(), session, wire.GetData(paths[1]))
+				if err == nil && (reply.Data != nil || reply.Stat.Version != 0) || err != nil && err != zk.ErrConnectionClosed && err != wire.ErrUnsent {
+					t.Errorf("%+v, %v", reply, err)
+				}
 			}
 		})
 	}

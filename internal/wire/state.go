@@ -24,8 +24,6 @@ type state struct {
 	// of the clock.
 	view atomic.Pointer[view]
 
-	createZxids sync.Map // from the path of each tracked create to its *atomic.Int64, see Track
-
 	// mu serializes the writers of view. It guards what follows, and fields of Conn and packetConn.
 	mu       sync.Mutex
 	deadline deadline
@@ -111,6 +109,16 @@ func (s *state) Down() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.down
+}
+
+// Up returns the session of the connection, or 0 if it is down.
+func (s *state) Up() (session int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down.IsZero() {
+		return 0
+	}
+	return s.Session()
 }
 
 // LastFailure returns why the last attempt to connect failed, or why servers refuse the
@@ -258,22 +266,4 @@ func (s *state) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
-}
-
-// Track returns the zxid in the header of the reply to the create of a path, which the zk client
-// does not return. It is the czxid of the node, its fencing token. zxid is 0 before the reply
-// arrives. It is set when the zk client's call returns without an error; then call forget.
-//
-// No other create may use that path. It has a random id.
-func (s *state) Track(path string) (zxid *atomic.Int64, forget func()) {
-	zxid = new(atomic.Int64)
-	s.createZxids.Store(path, zxid)
-	return zxid, func() { s.createZxids.Delete(path) }
-}
-
-// tracked returns where to store the zxid of the reply to the create of a path; nil: nowhere.
-func (s *state) tracked(path []byte) *atomic.Int64 {
-	zxid, _ := s.createZxids.Load(string(path))
-	tracked, _ := zxid.(*atomic.Int64)
-	return tracked
 }

@@ -14,10 +14,8 @@ import (
 
 // These tests check what the locks assume of the client, github.com/go-zookeeper/zk. A new version
 // that behaves differently fails here and not in a lock. Other assumptions have tests elsewhere:
-// requests of one session may run in the next (internal/zkclient
-// TestACreateCarriedIntoAnotherSessionIsNotOurs), the client sends credentials again (TestChaos,
-// TestFailedWrites), Close returns while calls are in progress (TestCloseDuringOutage), each packet
-// is written by one Write (packetLog).
+// the client sends credentials again (TestChaos, TestFailedWrites), Close returns while calls are
+// in progress (TestCloseDuringOutage), each packet is written by one Write (packetLog).
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -53,7 +52,7 @@ func (s watches) find(path, marker string, kinds ...watchKind) *Watch {
 	return nil
 }
 
-// addWatch records a watch; caller holds conn.mu, as in all of what follows up to await.
+// addWatch records a watch; caller holds conn.mu, as of all functions up to await.
 func (p *packetConn) addWatch(path, marker string, kind watchKind, set chan struct{}) *Watch {
 	watch := &Watch{Path: path, on: p, kind: kind, marker: marker, set: set}
 	if p.watches == nil {
@@ -96,21 +95,6 @@ func (s watches) end() {
 	}
 }
 
-// flag returns a request of the client. If it reads a node for a watch that is not set yet, flag
-// sets the last byte of the request, which asks for a watch.
-func (s watches) flag(op int32, p []byte) []byte {
-	path, _, _ := stringAt(p, 12) // behind length, xid and operation
-	for _, w := range s[string(path)] {
-		reads := op == opGetData && w.kind == onData || (op == opGetChildren2 || op == opExists) && w.kind == onChildren
-		if reads && !w.isSet {
-			p = bytes.Clone(p) // the client's
-			p[len(p)-1] = 1
-			break
-		}
-	}
-	return p
-}
-
 // firedBy reports whether an event of the watch's node or marker fires the watch.
 func (w *Watch) firedBy(e *zk.Event) bool {
 	switch {
@@ -133,9 +117,17 @@ func (w *Watch) fire(e *zk.Event) {
 	w.bells = nil
 }
 
-// await waits until the watch is set. It returns the watch or the error of the request.
-func (w *Watch) await() (*Watch, error) {
-	if <-w.set; w.err != nil {
+// await waits until the watch is set. It returns the watch or the error of the request. If ctx is
+// canceled first, the error is ErrNoAnswer; the watch is set nevertheless, for other waiters.
+func (w *Watch) await(ctx context.Context) (*Watch, error) {
+	select {
+	case <-w.set:
+	case <-ctx.Done():
+		return nil, ErrNoAnswer
+	case <-w.on.conn.quit.Done():
+		return nil, ErrNoAnswer
+	}
+	if w.err != nil {
 		return nil, w.err
 	}
 	return w, nil

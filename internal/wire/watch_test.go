@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -19,8 +18,9 @@ func runningConn() *packetConn {
 
 // shares is share for paths that fit into one request.
 func (p *packetConn) shares(paths []string, marker string) (all, batch []*Watch) {
-	all, batch, _ = p.share(nil, paths, marker)
-	return all, batch
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	return p.share(nil, paths, marker)
 }
 
 // fires has the packetConn receive an event.
@@ -129,23 +129,6 @@ func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 	}
 }
 
-// If the connection ends while the node is read, the answer may come on the next connection. It
-// sets no watch.
-func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
-	t.Parallel()
-	p := runningConn()
-	c := p.conn
-	c.current = p
-	w, err := c.watchReading("/a", func(*Watch) error {
-		p.Conn = &recordedConn{}
-		p.fail(net.ErrClosed)
-		return nil
-	}, onData)
-	if w != nil || !errors.Is(err, zk.ErrConnectionClosed) {
-		t.Errorf("%v, %v", w, err)
-	}
-}
-
 // recordedConn is a network connection that records what is written.
 type recordedConn struct {
 	net.Conn
@@ -173,8 +156,11 @@ func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 		if len(c.packets) > 0 {
 			t.Error("a request was sent ahead of the one that sets the watch")
 		}
+		p.conn.mu.Lock()
 		p.setWatches(batch)
-		p.sent[p.conn.xid].answered(0)
+		p.conn.mu.Unlock()
+		synctest.Wait()
+		p.take(p.conn.xid, 0, Reply{}, nil)
 		synctest.Wait()
 		if len(c.packets) != 2 || !bytes.Contains(c.packets[1], []byte("/a-released")) {
 			t.Errorf("sent %q, want one request that removes the watch on the marker", c.packets)

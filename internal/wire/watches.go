@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"math"
 
 	"github.com/go-zookeeper/zk"
@@ -14,8 +15,7 @@ import (
 //   - WatchNodes sends SetWatches. Clients use that request, for any number of nodes, to set their
 //     watches again after a reconnect. For a node that does not exist, the server sends the event
 //     of a deletion ahead of the answer.
-//   - WatchData and WatchChildren have the client read the node. The packetConn sets the flag in
-//     the request that asks for a watch.
+//   - WatchData and WatchChildren read the node, by a request that also asks for a watch.
 //
 // A release marker is a second node. The transaction that deletes a node creates and deletes its
 // marker, so no client ever reads the marker. A waiter that watches for the creation of the marker
@@ -29,38 +29,29 @@ const mostWatches = 128 << 10
 
 // WatchNodes watches nodes for their deletion and for changes of their data. It returns when the
 // server has set the watches, by one request for each 128 KiB of paths. The watch of a node that
-// does not exist is nil. The error comes from the connection or the server.
+// does not exist is nil. For the error see Ask.
 //
 // The server sets a watch also if the client may not read the node. It then withholds the event.
 //
 // If marker is not "", it is the release marker of the first node. Its creation fires the watch
 // with zk.EventNodeCreated and the path of the marker.
-func (c *Conn) WatchNodes(paths []string, marker string) ([]*Watch, error) {
+func (c *Conn) WatchNodes(ctx context.Context, session int64, paths []string, marker string) ([]*Watch, error) {
 	c.mu.Lock()
-	p := c.up()
-	early := p != nil && !p.pastAuth
-	c.mu.Unlock()
-	if p == nil {
-		return nil, zk.ErrConnectionClosed
-	}
-	var err error
-	if early {
-		if err = c.ping(); err != nil {
-			return nil, err
-		}
+	p, err := c.in(session)
+	if err != nil {
+		c.mu.Unlock()
+		return nil, err
 	}
 	all := make([]*Watch, 0, len(paths))
 	for len(all) < len(paths) {
 		var batch []*Watch
-		if all, batch, err = p.share(all, paths, marker); err != nil {
-			return nil, err
-		}
-		if len(batch) > 0 {
+		if all, batch = p.share(all, paths, marker); len(batch) > 0 {
 			p.setWatches(batch)
 		}
 	}
+	c.mu.Unlock()
 	for i, w := range all {
-		if all[i], err = w.await(); err != nil && err != zk.ErrNoNode {
+		if all[i], err = w.await(ctx); err != nil && err != zk.ErrNoNode {
 			return nil, err
 		}
 	}
@@ -68,13 +59,9 @@ func (c *Conn) WatchNodes(paths []string, marker string) ([]*Watch, error) {
 }
 
 // share appends to all the watches on the next nodes, until a request for the new watches is full.
-// batch has the new watches, which the caller must set.
-func (p *packetConn) share(all []*Watch, paths []string, marker string) (shared, batch []*Watch, err error) {
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
-	if p.phase != running {
-		return nil, nil, zk.ErrConnectionClosed
-	}
+// batch has the new watches, which the caller must set. Caller holds conn.mu, as of setWatches,
+// readWatched and watchMissing.
+func (p *packetConn) share(all []*Watch, paths []string, marker string) (shared, batch []*Watch) {
 	set, size := make(chan struct{}), 0
 	for len(all) < len(paths) && size < mostWatches {
 		path := paths[len(all)]
@@ -88,7 +75,7 @@ func (p *packetConn) share(all []*Watch, paths []string, marker string) (shared,
 		}
 		all = append(all, watch)
 	}
-	return all, batch, nil
+	return all, batch
 }
 
 // setWatches sends the request that sets a batch.
@@ -103,80 +90,83 @@ func (p *packetConn) setWatches(batch []*Watch) {
 	// The server fires watches on nodes that have changed after the zxid in the request. These
 	// watches are new, so the zxid is the largest.
 	body := encode(nil, int64(math.MaxInt64), paths, markers, []string(nil))
-	p.send(opSetWatches, body, nil, func(code int32) {
-		p.watches.setOver(batch, codeError(code))
+	p.enqueue(outgoing{Request: Request{opSetWatches, body}, answered: func(_ Reply, err error) {
+		p.watches.setOver(batch, err)
 		if _, fired := batch[0].Fired(); fired && len(markers) > 0 {
 			// The event came from an earlier watch on the node, and the server may have set the
 			// watch on the marker after it.
-			go p.unwatch(markers[0])
+			p.unwatch(markers[0])
 		}
-	})
+	}})
 }
 
 // WatchData reads a node and watches it as WatchNodes does. It returns zk.ErrNoNode if the node
 // does not exist, and then sets no watch: sequence numbers do not repeat, so it would remain
 // forever.
-func (c *Conn) WatchData(path string) (*Watch, error) {
-	return c.watchReading(path, c.readData, onData)
+func (c *Conn) WatchData(ctx context.Context, session int64, path string) (*Watch, error) {
+	return c.watchReading(ctx, session, path, onData)
 }
 
 // WatchNode is WatchData for callers that need no data. It also returns a watch of WatchNodes.
-func (c *Conn) WatchNode(path string) (*Watch, error) {
-	return c.watchReading(path, c.readData, onData, onNode)
-}
-
-func (c *Conn) readData(w *Watch) (err error) {
-	w.Data, w.Stat, err = c.Get(w.Path)
-	return err
+func (c *Conn) WatchNode(ctx context.Context, session int64, path string) (*Watch, error) {
+	return c.watchReading(ctx, session, path, onData, onNode)
 }
 
 // WatchChildren watches a directory. The watch fires when a child is created or deleted, and when
 // the directory itself is. If the directory does not exist, the watch remains until it is created:
 // one watch for each directory, because directories keep their names.
-func (c *Conn) WatchChildren(dir string) (*Watch, error) {
-	return c.watchReading(dir, c.readChildren, onChildren)
+func (c *Conn) WatchChildren(ctx context.Context, session int64, dir string) (*Watch, error) {
+	return c.watchReading(ctx, session, dir, onChildren)
 }
 
-func (c *Conn) readChildren(w *Watch) error {
-	for {
-		_, stat, err := c.Children(w.Path)
-		if err != zk.ErrNoNode {
-			w.Stat = stat
-			return err
-		}
-		if exists, _, err := c.Exists(w.Path); err != nil || !exists {
-			return err
-		}
-		// The directory was created between the two requests.
-	}
-}
-
-// watchReading returns a watch of one of these kinds on a node. If there is none, read sets a watch
-// of the first kind. watchReading records the watch before it calls read, because the event of the
+// watchReading returns a watch of one of these kinds on a node. If there is none, it sets a watch
+// of the first kind. It records the watch before it sends the request, because the event of the
 // watch may follow right behind the answer. An event of an earlier watch on the node fires the new
 // watch, too.
-func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watchKind) (*Watch, error) {
+func (c *Conn) watchReading(ctx context.Context, session int64, path string, kinds ...watchKind) (*Watch, error) {
 	c.mu.Lock()
-	p := c.up()
-	if p == nil {
+	p, err := c.in(session)
+	if err != nil {
 		c.mu.Unlock()
-		return nil, zk.ErrConnectionClosed
+		return nil, err
 	}
-	if w := p.watches.find(path, "", kinds...); w != nil {
-		c.mu.Unlock()
-		return w.await()
+	w := p.watches.find(path, "", kinds...)
+	if w == nil {
+		w = p.addWatch(path, "", kinds[0], make(chan struct{}))
+		p.readWatched(w)
 	}
-	w := p.addWatch(path, "", kinds[0], make(chan struct{}))
 	c.mu.Unlock()
+	return w.await(ctx)
+}
 
-	err := read(w)
-	c.mu.Lock()
-	if p.phase != running { // the answer may have come on the next connection
-		err = zk.ErrConnectionClosed
+// readWatched sends the request that reads the node of a watch and sets the watch.
+func (p *packetConn) readWatched(w *Watch) {
+	op := opGetData
+	if w.kind == onChildren {
+		op = opGetChildren2
 	}
-	p.watches.setOver([]*Watch{w}, err)
-	c.mu.Unlock()
-	return w.await()
+	p.enqueue(outgoing{Request: read(op, w.Path, true), answered: func(r Reply, err error) {
+		if err == zk.ErrNoNode && w.kind == onChildren {
+			p.watchMissing(w)
+			return
+		}
+		w.Data, w.Stat = r.Data, r.Stat
+		p.watches.setOver([]*Watch{w}, err)
+	}})
+}
+
+// watchMissing sets the watch on a directory that does not exist.
+func (p *packetConn) watchMissing(w *Watch) {
+	p.enqueue(outgoing{Request: read(opExists, w.Path, true), answered: func(_ Reply, err error) {
+		switch err {
+		case nil: // it was created between the two requests
+			p.readWatched(w)
+		case zk.ErrNoNode:
+			p.watches.setOver([]*Watch{w}, nil)
+		default:
+			p.watches.setOver([]*Watch{w}, err)
+		}
+	}})
 }
 
 // Drop removes the watch, also from the server, unless a goroutine waits for it. It fires the watch
@@ -192,7 +182,7 @@ func (w *Watch) Drop() bool {
 	}
 	if w.event.Load() == nil {
 		w.miss()
-		go w.on.unwatch(w.Path)
+		w.on.unwatch(w.Path)
 	}
 	return true
 }

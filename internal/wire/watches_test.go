@@ -73,7 +73,7 @@ func TestWatchNodes(t *testing.T) {
 		must(t, err)
 
 		before := p.Seen(proxy.AnyOp)
-		w, err := conn.WatchNodes(paths, "")
+		w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 			t.Errorf("%d requests, want 1", n)
@@ -103,7 +103,7 @@ func TestWatchNodes(t *testing.T) {
 				t.Errorf("of the end of its connection a watch hears %+v", e)
 			}
 		}
-		if _, err := conn.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, ""); err != wire.ErrUnsent {
 			t.Errorf("on a closed connection: %v", err)
 		}
 	})
@@ -120,7 +120,7 @@ func TestWatchNodesTwice(t *testing.T) {
 		got := make(chan []*wire.Watch, 2)
 		for range 2 {
 			go func() {
-				w, err := conn.WatchNodes(paths[:2], "")
+				w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:2], "")
 				if err != nil {
 					t.Error(err)
 				}
@@ -130,7 +130,7 @@ func TestWatchNodesTwice(t *testing.T) {
 		test.Within(t, 20*time.Second, "the request", func() { <-answer.Fired() })
 		answer.Release()
 		first, second := <-got, <-got
-		third, err := conn.WatchNodes(paths[1:], "")
+		third, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[1:], "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n != 2 {
 			t.Errorf("%d requests, want one for two nodes and one for the third", n)
@@ -165,9 +165,9 @@ func TestWatchData(t *testing.T) {
 			t.Helper()
 			_, _, err := conn.Get(path)
 			must(t, err)
-			w, err := conn.WatchData(path)
+			w, err := conn.WatchData(t.Context(), wire.AnySession, path)
 			must(t, err)
-			if again, err := conn.WatchNode(path); again != w || err != nil {
+			if again, err := conn.WatchNode(t.Context(), wire.AnySession, path); again != w || err != nil {
 				t.Errorf("a second watch: %v", err)
 			}
 			if n := watching.Load(); n != sets {
@@ -204,7 +204,7 @@ func TestWatchData(t *testing.T) {
 		}
 		must(t, witness.Delete(path, -1))
 		answered(t, conn)
-		if _, err := conn.WatchData(path); err != zk.ErrNoNode {
+		if _, err := conn.WatchData(t.Context(), wire.AnySession, path); err != zk.ErrNoNode {
 			t.Errorf("of a node that does not exist: %v", err)
 		}
 		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
@@ -218,7 +218,7 @@ func TestWatchNodesOfThousands(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
-		w, err := conn.WatchNodes(paths, "")
+		w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n < 2 || n > 5 {
 			t.Errorf("%d requests for 300 kB", n)
@@ -233,7 +233,7 @@ func TestWatchNodesOfThousands(t *testing.T) {
 		p.Cut()
 		call(t, conn, 20*time.Second)
 		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
-		if _, err := conn.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("WatchNodes: %v", err)
 		}
 		<-f.Fired()
@@ -247,11 +247,11 @@ func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
 		paths := nodes(t, witness, 3)
 		answered(t, conn)
 		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutAfterCommit} {
-			early, err := conn.WatchNodes(paths[:2], "")
+			early, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:2], "")
 			must(t, err)
 			epoch := conn.Epoch()
 			cut := p.Next(proxy.ReadOp, action)
-			if _, err := conn.WatchNodes(paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
+			if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("WatchNodes: %v", err)
 			}
 			test.Within(t, 10*time.Second, "the cut", func() { <-cut.Fired() })
@@ -263,7 +263,7 @@ func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
 			test.Eventually(t, 10*time.Second, "connected", func() bool { return conn.Epoch() != epoch })
 		}
 		answered(t, conn)
-		late, err := conn.WatchNodes(paths, "")
+		late, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
 		must(t, err)
 		must(t, witness.Delete(paths[0], -1))
 		if e := hears(t, late[0]); e.Type != zk.EventNodeDeleted {
@@ -304,7 +304,7 @@ func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 				<-changed
 				changed = conn.Changed()
 			}
-			_, err = conn.WatchNodes([]string{"/ann/a"}, "")
+			_, err = conn.WatchNodes(t.Context(), wire.AnySession, []string{"/ann/a"}, "")
 			must(t, err)
 			mu.Lock()
 			if len(asked) < 2 || asked[0] != proxy.ConnectOp || asked[1] != proxy.AuthOp {
@@ -352,18 +352,17 @@ func TestWatchesAreSetAgain(t *testing.T) {
 	}
 }
 
-// If the server refuses to set watches, the caller receives the error as the client formats it, and
-// no watch is left.
+// If the server refuses to set watches, the caller receives the error, and no watch is left.
 func TestWatchNodesRefused(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
 		path := nodes(t, conn, 1)
-		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: errors.New("unknown error: -127")} {
+		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: wire.Throttled} {
 			before := p.Seen(proxy.ReadOp)
 			p.Next(proxy.ReadOp, proxy.Answer(code))
-			if _, err := conn.WatchNodes(path, ""); err == nil || err.Error() != want.Error() {
+			if _, err := conn.WatchNodes(t.Context(), wire.AnySession, path, ""); err != want {
 				t.Errorf("code %d: error %v, want %v", code, err, want)
 			}
-			w, err := conn.WatchNodes(path, "")
+			w, err := conn.WatchNodes(t.Context(), wire.AnySession, path, "")
 			must(t, err)
 			if p.Seen(proxy.ReadOp) == before {
 				t.Errorf("code %d: the refused watch is used again", code)
@@ -382,12 +381,12 @@ func TestTwoWatchNodesAtOnce(t *testing.T) {
 		first := make(chan *wire.Watch, 1)
 		go func() {
 			defer close(first)
-			if w, err := conn.WatchNodes(paths[:1], ""); err == nil {
+			if w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:1], ""); err == nil {
 				first <- w[0]
 			}
 		}()
 		synctest.Wait()
-		if _, err := conn.WatchNodes(paths[1:], ""); err == nil {
+		if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[1:], ""); err == nil {
 			t.Error("no error from the request that the server has refused")
 		}
 		w := <-first
@@ -419,7 +418,7 @@ func TestADroppedWatch(t *testing.T) {
 		}
 		children := func(dir string) *wire.Watch {
 			t.Helper()
-			w, err := conn.WatchChildren(dir)
+			w, err := conn.WatchChildren(t.Context(), wire.AnySession, dir)
 			must(t, err)
 			return w
 		}
@@ -443,7 +442,7 @@ func TestADroppedWatch(t *testing.T) {
 		}
 
 		w := children(path)
-		other, err := conn.WatchNodes([]string{path}, "")
+		other, err := conn.WatchNodes(t.Context(), wire.AnySession, []string{path}, "")
 		must(t, err)
 		w.Drop()
 		watched(2) // the server's watch remains for the next waiter, while the node is watched

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -265,16 +266,22 @@ func TestMalformedReply(t *testing.T) {
 		}
 		return frame(b)
 	}
-	get := func(c *Conn) error { _, _, err := c.Get("/"); return err }
-	children := func(c *Conn) error { _, _, err := c.Children("/"); return err }
-	acl := func(c *Conn) error { _, _, err := c.GetACL("/"); return err }
-	multi := func(c *Conn) error { _, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}); return err }
+	// calls are the same request, made by the client and by the locks.
+	type calls []func(*Conn) error
+	own := func(r Request) func(*Conn) error {
+		return func(c *Conn) error { _, err := c.Ask(context.Background(), AnySession, r); return err }
+	}
+	check := &zk.CheckVersionRequest{Path: "/"}
+	get := calls{func(c *Conn) error { _, _, err := c.Get("/"); return err }, own(GetData("/"))}
+	children := calls{func(c *Conn) error { _, _, err := c.Children("/"); return err }, own(Children("/"))}
+	acl := calls{func(c *Conn) error { _, _, err := c.GetACL("/"); return err }}
+	multi := calls{func(c *Conn) error { _, err := c.Multi(check); return err }, own(Multi(check))}
 	event := func(parts ...[]byte) func(int32) []byte {
 		return func(int32) []byte { return body(xidEvent, parts...) }
 	}
 	for name, tc := range map[string]struct {
-		call func(*Conn) error
-		send func(xid int32) []byte
+		calls calls
+		send  func(xid int32) []byte
 	}{
 		"zero length":           {get, func(int32) []byte { return word(0) }},
 		"length 15":             {get, func(x int32) []byte { return append(frame(header(x)[:15]), make([]byte, 99)...) }},
@@ -301,28 +308,33 @@ func TestMalformedReply(t *testing.T) {
 		"event with a negative length": {get, event(word(2), word(3), word(-1), []byte("/abc"))},
 		"Multi with a path of 2 GB":    {multi, func(x int32) []byte { return body(x, word(opCreate), []byte{0}, word(0), word(1<<31-1)) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, func(t *testing.T) {
-				f := newFakeServer(t)
-				var once sync.Once
-				f.answer = func(n int64, c net.Conn, xid, op int32) (done bool) {
-					if n == 1 && op != 11 {
-						once.Do(func() { c.Write(tc.send(xid)); c.(*memnet.Conn).CloseWrite(); done = true })
+		for i, call := range tc.calls {
+			t.Run(fmt.Sprintf("%s, %d", name, i), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					f := newFakeServer(t)
+					var once sync.Once
+					f.answer = func(n int64, c net.Conn, xid, op int32) (done bool) {
+						if n == 1 && op != 11 {
+							once.Do(func() { c.Write(tc.send(xid)); c.(*memnet.Conn).CloseWrite(); done = true })
+						}
+						return done
 					}
-					return done
-				}
-				conn := f.start().connect()
-				if err := tc.call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
-					t.Errorf("got %v, want a lost connection", err)
-				}
-				if err := get(conn); err != nil {
-					t.Error("after the reconnect:", err)
-				}
-				if n := f.handshakes.Load(); n != 2 {
-					t.Errorf("%d handshakes, want 2", n)
-				}
+					conn := f.start().connect()
+					if err := call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
+						t.Errorf("got %v, want a lost connection", err)
+					}
+					for conn.Epoch() == 1 { // the client notices the end a little later
+						time.Sleep(time.Millisecond) // virtual
+					}
+					if err := get[0](conn); err != nil {
+						t.Error("after the reconnect:", err)
+					}
+					if n := f.handshakes.Load(); n != 2 {
+						t.Errorf("%d handshakes, want 2", n)
+					}
+				})
 			})
-		})
+		}
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,21 +12,22 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 func TestOutcomeOf(t *testing.T) {
-	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) } // as the zk client formats it
 	for _, c := range []struct {
 		err  error
 		want outcome
 	}{
 		{nil, done},
 
-		{zk.ErrNoServer, unsent},
+		{wire.ErrUnsent, unsent},
+		{ErrOver, unsent},
 		{zk.ErrSessionExpired, unsent},
 		{zk.ErrSessionMoved, unsent},
-		{code(-12), unsent},  // unknown session: it has just ended
-		{code(-127), unsent}, // throttled
+		{wire.Code(-12), unsent}, // unknown session: it has just ended
+		{wire.Throttled, unsent}, // throttled
 
 		{zk.ErrNoNode, refused},
 		{zk.ErrNoAuth, refused},
@@ -40,29 +38,23 @@ func TestOutcomeOf(t *testing.T) {
 		{zk.ErrInvalidACL, refused},
 		{zk.ErrAuthFailed, refused},
 		{zk.ErrBadArguments, refused},
-		{zk.ErrInvalidPath, refused},
-		{zk.ErrShortBuffer, refused},
 		{zk.ErrAPIError, refused},
 		{fmt.Errorf("wrapped: %w", zk.ErrNoNode), refused},
-		{code(-6), refused},   // unimplemented
-		{code(-119), refused}, // not read-only
-		{code(-122), refused}, // no watcher
-		{code(-124), refused}, // session closed: requires SASL
-		{code(-125), refused}, // quota exceeded
+		{wire.Code(-6), refused},   // unimplemented
+		{wire.Code(-119), refused}, // not read-only
+		{wire.Code(-122), refused}, // no watcher
+		{fmt.Errorf("demands credentials: %w", zk.ErrAuthFailed), refused},
+		{wire.Code(-125), refused}, // quota exceeded
 
 		{zk.ErrConnectionClosed, unknown},
 		{zk.ErrClosing, unknown},
-		{zk.ErrUnknown, unknown},
-		{code(-1), unknown}, // system error
-		{code(-2), unknown}, // runtime inconsistency
-		{code(-3), unknown}, // data inconsistency
-		{code(-4), unknown}, // connection loss
-		{code(-7), unknown}, // operation timeout
-		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}, unknown},
-		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, unknown},
-		{io.EOF, unknown},
-		{io.ErrUnexpectedEOF, unknown},
-		{context.DeadlineExceeded, unknown},
+		{wire.ErrNoAnswer, unknown},
+		{fmt.Errorf("%w: %w: the last attempt: %w", context.Canceled, wire.ErrNoAnswer, zk.ErrAuthFailed), unknown},
+		{wire.Code(-1), unknown}, // system error
+		{wire.Code(-2), unknown}, // runtime inconsistency
+		{wire.Code(-3), unknown}, // data inconsistency
+		{wire.Code(-4), unknown}, // connection loss
+		{wire.Code(-7), unknown}, // operation timeout
 		{errors.New("anything else"), unknown},
 	} {
 		if got := outcomeOf(c.err); got != c.want {
@@ -135,13 +127,9 @@ func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 10*time.Second)
-		_, err := awaitIn(context.Background(), l.client, l.sess, "read", func() (int, error) {
-			l.v.Expire(t, l.conn)
-			l.newSession(t)
-			return 1, nil // a request that waited in the zk client was sent in the next session
-		})
-		mustBe(t, err, ErrOver)
-		_, _, err = l.client.Children(ctx, l.sess, l.dir)
+		l.v.Expire(t, l.conn)
+		l.newSession(t)
+		_, _, err := l.client.Children(ctx, l.sess, l.dir)
 		mustBe(t, err, ErrOver)
 		mustBe(t, l.client.Barrier(ctx, l.sess), ErrOver)
 		_, err = l.client.Watch(ctx, l.sess, l.dir)
@@ -167,7 +155,6 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 		l.conn.Close()
 		hold.Release()
 		mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
-		// At once, although the zk client's own state may lag behind.
 		_, err := l.client.Session(ctx)
 		mustBe(t, err, ErrClosed)
 		for what, call := range map[string]func() error{
@@ -189,9 +176,7 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 	})
 }
 
-// A request that is made without a connection would wait in the zk client's queue and could not be
-// withdrawn. Each canceled call would leave a request, which the client would send after the
-// outage.
+// No request of a canceled call is sent after the outage.
 func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
 	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
 		l.Refuse()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -35,8 +36,8 @@ type Claimed struct {
 	// Dir is the directory right after the transaction. It is nil if the claim did not touch it or
 	// the reply was lost.
 	Dir *zk.Stat
-	// Zxid is the zxid of the transaction, from the header of the reply. It is 0 if that is not
-	// available.
+	// Zxid is the zxid of the transaction, which is the czxid of the nodes. It is 0 if the reply
+	// was lost.
 	Zxid int64
 }
 
@@ -68,44 +69,33 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 //
 // Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory does
 // not exist; zk.ErrBadVersion: Check failed, or the directory's data have another Version), an
-// *Unfound with the claim, ErrOver, ErrClosed, or ctx's error. Unless ctx is Uninterruptible, Claim
-// returns at once when ctx is canceled. Then a background goroutine deletes the nodes that an
-// unanswered create has created.
+// *Unfound with the claim, ErrOver, ErrClosed, or ctx's error. It returns at once when ctx is
+// canceled. Then a background goroutine deletes the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
-	for retry := c.retry(); ; {
-		if err := retry.ready(ctx, session); err != nil {
+	for a := c.attempt(ctx, session, "create"); ; {
+		if err := a.next(); err != nil {
 			return nil, Step{}, err
 		}
-		try := newClaimTry(c, claims)
-		zxid := try.expect()
-		sent := time.Now()
-		a, late := callCtx(ctx, try.send)
-		if late != nil {
-			zxid()
-			go try.cleanUp(late)
-			return nil, Step{}, c.Unreached(ctx, Ended(ctx), sent)
-		}
-		header := zxid()
-		switch outcomeOf(a.err) {
+		try := newClaimTry(c, session, claims)
+		call := c.conn.Send(session, try.request())
+		reply, err := call.Wait(ctx)
+		switch a.outcome(err) {
 		case done:
-			made := try.read(a.value.replies)
-			for i := range made {
-				made[i].Zxid = header
-				if made[i].Dir != nil {
-					c.VerifyHeaderZxid(header, made[i].Dir.Mzxid)
-				}
-			}
-			return try.ours(session, made)
+			return try.read(reply), Step{}, nil
 		case refused:
-			if a.value.failed == NotDone { // the server has refused all
-				return nil, Step{}, a.err
+			if reply.Failed == NotDone { // the server has refused all
+				return nil, Step{}, err
 			}
-			return nil, try.steps[a.value.failed], a.err
+			return nil, try.steps[reply.Failed], err
 		case unsent:
-			if errors.Is(a.err, zk.ErrSessionExpired) && c.Barrier(ctx, session) == nil {
+			if err == zk.ErrSessionExpired && c.Barrier(ctx, session) == nil {
 				return nil, Step{}, errLocal
 			}
 		case unknown:
+			if err := Ended(ctx); err != nil {
+				go try.cleanUp(call)
+				return nil, Step{}, a.explain(err)
+			}
 			found, complete, err := try.search(ctx)
 			var unfound *Unfound
 			switch {
@@ -115,16 +105,12 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			case err != nil:
 				go try.cleanUpFound()
 				return nil, Step{}, err
-			}
-			if complete {
+			case complete:
 				// Dir and Zxid are unknown: the waiter lists the queue and reads its token.
-				return try.ours(session, found)
+				return found, Step{}, nil
 			}
 			// Another client has deleted some of the nodes. A claim is all or nothing.
 			try.removeOrphans(found)
-		}
-		if err := retry.again(ctx, "create", a.err); err != nil {
-			return nil, Step{}, err
 		}
 	}
 }
@@ -132,16 +118,17 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 // A claimTry is one transaction that creates the nodes of all claims. Each try has its own id, so a
 // search finds the nodes of one try only.
 type claimTry struct {
-	client *Client
-	claims []Claim
-	id     string
-	ops    []any
-	steps  []Step    // what each of ops is
-	lost   time.Time // when a search first found none of its nodes
+	client  *Client
+	session int64
+	claims  []Claim
+	id      string
+	ops     []any
+	steps   []Step    // what each of ops is
+	lost    time.Time // when a search first found none of its nodes
 }
 
-func newClaimTry(c *Client, claims []Claim) *claimTry {
-	t := &claimTry{client: c, claims: claims, id: znode.NewID()}
+func newClaimTry(c *Client, session int64, claims []Claim) *claimTry {
+	t := &claimTry{client: c, session: session, claims: claims, id: znode.NewID()}
 	for i, claim := range claims {
 		add := func(does Act, op any) { t.ops, t.steps = append(t.ops, op), append(t.steps, Step{i, does}) }
 		if claim.Check != nil {
@@ -165,60 +152,25 @@ func newClaimTry(c *Client, claims []Claim) *claimTry {
 	return t
 }
 
-// multi reports whether the try has several operations.
-func (t *claimTry) multi() bool { return len(t.ops) > 1 }
-
-// ours returns made if the nodes belong to the given session. The zk client may send a request that
-// was queued in one session in the next session, without an error.
-func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, Step, error) {
-	if t.client.In(session) {
-		return made, Step{}, nil
-	}
-	t.removeOrphans(made)
-	return nil, Step{}, ErrOver
-}
-
 // removeOrphans starts to delete nodes that no caller owns.
 func (t *claimTry) removeOrphans(made []Claimed) {
 	for i, claim := range t.claims {
-		t.client.Remove(AnySession, Removal{Dir: claim.Dir, Nodes: made[i].Nodes})
+		t.client.Remove(t.session, Removal{Dir: claim.Dir, Nodes: made[i].Nodes})
 	}
 }
 
-// send sends the try. A single create is cheaper for a server than a Multi with one create.
-func (t *claimTry) send() (results, error) {
-	if t.multi() {
-		return t.client.multi(t.ops...)
+// request returns the try's request. A single create is cheaper for a server than a Multi with one
+// create.
+func (t *claimTry) request() wire.Request {
+	if len(t.ops) > 1 {
+		return wire.Multi(t.ops...)
 	}
 	claim := t.claims[0]
-	path, err := t.client.conn.Create(claim.path(t.id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
-	return results{replies: []zk.MultiResponse{{String: path}}}, err
+	return wire.Create(claim.path(t.id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
 }
 
 // path returns the path of a node without the sequence number, which the server appends.
 func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
-
-// expect has the connection record the zxid of the try. The caller calls zxid after the reply. If a
-// claim touches its directory, the reply has a Stat with the same zxid. Then the connection records
-// zxids only until VerifyHeaderZxid has compared the two.
-func (t *claimTry) expect() (zxid func() int64) {
-	touches := slices.ContainsFunc(t.claims, func(claim Claim) bool { return claim.Touch })
-	if touches && t.client.headers.Load() != 0 {
-		return func() int64 { return 0 }
-	}
-	header, forget := t.client.conn.Track(t.claims[0].path(t.id))
-	return func() int64 {
-		forget()
-		return header.Load()
-	}
-}
-
-// MaxRequest is below the server's limit of 1 MiB (jute.maxbuffer). On a larger request the server
-// closes the connection, which the client cannot tell from a lost connection.
-const MaxRequest = 1_000_000
-
-// opSize is at least the size of an operation in a transaction, without its path, data and ACL.
-const opSize = 32
 
 // Size returns the approximate number of bytes of the request.
 func (claim Claim) Size() int {
@@ -237,27 +189,17 @@ func (claim Claim) Size() int {
 	return size
 }
 
-// Size returns the approximate number of bytes of a transaction.
-func Size(ops []any) (size int) {
-	for _, op := range ops {
-		size += opSize
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			size += len(op.Path) + len(op.Data) + aclSize(op.Acl)
-		case *zk.SetDataRequest:
-			size += len(op.Path) + len(op.Data)
-		case *zk.DeleteRequest:
-			size += len(op.Path)
-		case *zk.CheckVersionRequest:
-			size += len(op.Path)
-		}
-	}
-	return size
-}
-
-func (t *claimTry) read(replies []zk.MultiResponse) []Claimed {
+// read returns what the reply to the try's request says.
+func (t *claimTry) read(reply wire.Reply) []Claimed {
 	made := make([]Claimed, len(t.claims))
-	for i, r := range replies[:min(len(replies), len(t.steps))] {
+	for i := range made {
+		made[i].Zxid = reply.Zxid
+	}
+	results := reply.Results
+	if len(t.ops) == 1 {
+		results = []zk.MultiResponse{{String: reply.Path}}
+	}
+	for i, r := range results[:min(len(results), len(t.steps))] {
 		of := t.steps[i].Claim
 		if r.String != "" {
 			made[of].Nodes = append(made[of].Nodes, t.claims[of].node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
@@ -280,13 +222,13 @@ func (claim Claim) node(name string) znode.Node {
 	return n
 }
 
-// cleanUp waits for the answer to a try whose caller has returned, and deletes the nodes that the
+// cleanUp waits for the reply to a try whose caller has returned, and deletes the nodes that the
 // try has created.
-func (t *claimTry) cleanUp(call <-chan answer[results]) {
-	a := <-call
-	switch outcomeOf(a.err) {
+func (t *claimTry) cleanUp(call *wire.Call) {
+	reply, err := call.Wait(context.Background())
+	switch outcomeOf(err) {
 	case done:
-		t.removeOrphans(t.read(a.value.replies))
+		t.removeOrphans(t.read(reply))
 	case unknown:
 		t.cleanUpFound()
 	}
@@ -299,10 +241,10 @@ func (t *claimTry) cleanUpFound() {
 	}
 }
 
-// search returns the nodes with the try's id. The create must have returned before. One server must
-// answer both the barrier and the listings, because the barrier brings only that server up to date.
-// complete means that all nodes were found. With an *Unfound, found has the nodes in the
-// directories that the server has listed.
+// search returns the nodes with the try's id, or ErrOver if the session is over and the nodes with
+// it. One server must answer both the barrier and the listings, because the barrier brings only
+// that server up to date. complete means that all nodes were found. With an *Unfound, found has the
+// nodes in the directories that the server has listed.
 //
 // A node that search does not find is not created later, as long as the connection lasts. With its
 // handshake the session has moved to this server, and since then the leader refuses requests that
@@ -311,10 +253,9 @@ func (t *claimTry) cleanUpFound() {
 // reads them. Later the try is a stray.
 func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
 	c := t.client
-	retry := c.retry()
 	for {
 		before := c.Epoch()
-		if _, err := await(ctx, c, "check", func() (results, error) { return c.multi(barrier) }); !proves(err) {
+		if err := c.Barrier(ctx, t.session); err != nil {
 			return nil, false, err
 		}
 		found, complete, err := t.list(ctx)
@@ -327,12 +268,9 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 				if t.lost.IsZero() {
 					t.lost = time.Now()
 				}
-				c.keepStray(&stray{session: c.conn.Session(), epoch: before, since: t.lost, search: t.cleanUpFound})
+				c.keepStray(&stray{session: t.session, epoch: before, since: t.lost, search: t.cleanUpFound})
 			}
 			return found, complete, err
-		}
-		if err := retry.wait(ctx); err != nil {
-			return nil, false, err
 		}
 	}
 }
@@ -354,10 +292,7 @@ func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, er
 	found, complete = make([]Claimed, len(t.claims)), true
 	var unfound error
 	for i, claim := range t.claims {
-		children, err := await(ctx, t.client, "list", func() ([]string, error) {
-			children, _, err := t.client.conn.Children(claim.Dir)
-			return children, err
-		})
+		children, _, err := t.client.Children(ctx, t.session, claim.Dir)
 		switch {
 		case err == nil, err == zk.ErrNoNode:
 		case outcomeOf(err) == refused:

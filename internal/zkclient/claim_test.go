@@ -207,6 +207,26 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 	}
 }
 
+// A client that may not list the directory cannot search for its nodes. But it has the reply, which
+// names them.
+func TestACanceledClaimThatMayNotListLeavesNothing(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		must(t, err)
+		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
+		ctx, cancel := context.WithCancel(context.Background())
+		claimed := l.claiming(ctx, 3)
+		fired(t, hold)
+		cancel()
+		mustBe(t, result(t, time.Second, "claim", claimed), context.Canceled)
+		hold.Release()
+		test.Eventually(t, 10*time.Second, "its nodes are being deleted", func() bool { return l.Seen(proxy.DeleteOp) > 0 })
+		_, err = l.witness.SetACL(l.dir, open, -1)
+		must(t, err)
+		test.AssertEmpty(t, l.witness, l.dir)
+	})
+}
+
 func TestARefusedClaimLeavesNothing(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		ctx := within(t, 10*time.Second)

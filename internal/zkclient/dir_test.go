@@ -130,26 +130,3 @@ func TestMakeLeafAndNode(t *testing.T) {
 		}
 	})
 }
-
-// The program closes the connection while a directory is created, and the reply still arrives. The
-// zk client's CreateContainer would read the reply without waiting for the goroutine that decodes
-// it. Only the race detector finds that.
-func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		for round := range 24 {
-			l := newLine(t, v, 10*time.Second)
-			hold := l.Next(proxy.MkdirOp, proxy.HoldReply)
-			made := async(func() error {
-				return l.client.MakeDir(within(t, 20*time.Second), fmt.Sprintf("%s/%d", l.dir, round), open)
-			})
-			fired(t, hold)
-			closed := async(func() error { l.conn.Close(); return nil })
-			hold.Release() // concurrently with Close: to wait for Close would hide the race
-			must(t, result(t, 10*time.Second, "close", closed))
-			if err := result(t, 10*time.Second, "make", made); err != nil { // the reply may have been faster
-				mustBe(t, err, ErrClosed)
-			}
-		}
-	})
-}

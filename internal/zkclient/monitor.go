@@ -89,7 +89,7 @@ func (l *Lease) Finish(ctx context.Context, goingOn string, call func() error) e
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w (%s in the background)", l.client.Unreached(ctx, Ended(ctx), began), goingOn)
+		return fmt.Errorf("%w (%s in the background)", l.client.explainSilence(ctx, Ended(ctx), began), goingOn)
 	case <-over.Done():
 		return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, context.Cause(over), goingOn)
 	}

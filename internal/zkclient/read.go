@@ -6,75 +6,54 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Children lists a directory. It retries until a server answers. It returns ErrOver if the answer
-// belongs to another session.
+// Children lists a directory. It retries until a server answers, or returns ErrOver.
 func (c *Client) Children(ctx context.Context, session int64, dir string) ([]string, *zk.Stat, error) {
-	type listing struct {
-		children []string
-		stat     *zk.Stat
-	}
-	l, err := awaitIn(ctx, c, session, "list", func() (listing, error) {
-		children, stat, err := c.conn.Children(dir)
-		return listing{children, stat}, err
-	})
-	return l.children, l.stat, err
+	r, err := c.ask(ctx, session, "list", wire.Children(dir))
+	return r.Children, r.Stat, err
 }
 
 // Stat returns the Stat of a node, which takes no right. It retries until a server answers. It
-// returns zk.ErrNoNode if the node does not exist, and ErrOver if the answer belongs to another
-// session.
+// returns zk.ErrNoNode if the node does not exist, or ErrOver.
 func (c *Client) Stat(ctx context.Context, session int64, path string) (*zk.Stat, error) {
-	return awaitIn(ctx, c, session, "read", func() (*zk.Stat, error) {
-		found, stat, err := c.conn.Exists(path)
-		if err == nil && !found {
-			err = zk.ErrNoNode
-		}
-		return stat, err
-	})
+	r, err := c.ask(ctx, session, "read", wire.Exists(path))
+	return r.Stat, err
 }
 
 // Get reads a node. It retries until a server answers.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	type node struct {
-		data []byte
-		stat *zk.Stat
-	}
-	n, err := await(ctx, c, "read", func() (node, error) {
-		data, stat, err := c.conn.Get(path)
-		return node{data, stat}, err
-	})
-	return n.data, n.stat, err
+	r, err := c.ask(ctx, AnySession, "read", wire.GetData(path))
+	return r.Data, r.Stat, err
 }
 
 // Set writes a node's data. It retries until a server answers. If an answer is lost, it writes
 // again, so the server may write twice.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) error {
-	_, err := await(ctx, c, "write", func() (*zk.Stat, error) { return c.conn.Set(path, data, version) })
+	_, err := c.ask(ctx, AnySession, "write", wire.SetData(path, data, version))
 	return err
 }
 
 // Check asks the quorum whether nodes exist in the given versions (-1: any). It retries until a
-// server answers. If a node does not, Check returns its index and zk.ErrNoNode, zk.ErrBadVersion or
-// zk.ErrNoAuth; otherwise the index is NotDone. It returns ErrOver if the answer belongs to another
-// session.
+// server answers, or returns ErrOver. If a node does not exist, Check returns its index and
+// zk.ErrNoNode, zk.ErrBadVersion or zk.ErrNoAuth; otherwise the index is NotDone.
 func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) (failed int, err error) {
 	ops := make([]any, len(checks))
 	for i, check := range checks {
 		ops[i] = check
 	}
-	answer, err := awaitIn(ctx, c, session, "check", func() (results, error) { return c.multi(ops...) })
-	if answer.replies == nil { // no server has answered
+	r, err := c.ask(ctx, session, "check", wire.Multi(ops...))
+	if outcomeOf(err) != refused {
 		return NotDone, err
 	}
-	return answer.failed, err
+	return r.Failed, err
 }
 
 // Barrier sends an empty quorum request, which brings a server that lags behind up to date. A later
 // read on the same connection shows all changes that were committed before the call. Barrier
-// returns ErrOver if the answer belongs to another session.
+// returns ErrOver if the session is over.
 func (c *Client) Barrier(ctx context.Context, session int64) error {
 	if _, err := c.Check(ctx, session, barrier); !proves(err) {
 		return err
@@ -123,25 +102,21 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 // zk.ErrNoNode if the old node was gone, ErrOver, ErrClosed or the server's refusal. It takes no
 // context, because its caller must know the result.
 func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []byte, acl []zk.ACL) error {
-	ops := []any{
+	request := wire.Multi(
 		&zk.SetDataRequest{Path: dir + "/" + old.Name, Version: -1}, // without data: twice the largest data would not fit into one request
 		&zk.CreateRequest{Path: dir + "/" + new.Name, Data: data, Acl: acl, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
-	}
-	for retry := c.retry(); ; {
-		if err := retry.ready(context.Background(), session); err != nil {
+	)
+	for a := c.attempt(context.Background(), session, "replace"); ; {
+		if err := a.next(); err != nil {
 			return err
 		}
-		_, err := c.multi(ops...)
-		switch outcomeOf(err) {
+		_, err := c.conn.Ask(context.Background(), session, request)
+		switch a.outcome(err) {
 		case done:
-			if !c.In(session) {
-				c.Remove(AnySession, Removal{Dir: dir, Nodes: []znode.Node{new}})
-				return ErrOver
-			}
 			return nil
 		case refused:
-			return c.refusal(session, err)
+			return err
 		case unknown:
 			// The quorum orders a request on this connection behind the transaction.
 			switch _, err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); err {
@@ -151,9 +126,6 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 			default:
 				return err
 			}
-		}
-		if err := retry.again(context.Background(), "replace", err); err != nil {
-			return err
 		}
 	}
 }

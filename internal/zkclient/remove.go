@@ -6,12 +6,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
-
-// AnySession means whichever session is current. It is for nodes whose exact names, with their ids
-// and sequence numbers, prove that this process has created them.
-const AnySession int64 = 0
 
 // A Removal describes nodes to delete in one directory.
 type Removal struct {
@@ -66,8 +63,8 @@ func (c *Client) RemoveNow(session int64, all ...Removal) error {
 		if slices.ContainsFunc(r.Nodes, znode.Node.NearSequenceLimit) {
 			// The delete succeeds only if no node is queued. The next create then makes a new
 			// directory, whose counter starts at 0. A directory with data is another program's.
-			if found, dir, err := c.conn.Exists(r.Dir); err == nil && found && dir.DataLength == 0 {
-				_ = c.conn.Delete(r.Dir, dir.Version)
+			if found, err := c.conn.Ask(context.Background(), AnySession, wire.Exists(r.Dir)); err == nil && found.Stat.DataLength == 0 {
+				_, _ = c.conn.Ask(context.Background(), AnySession, wire.Delete(r.Dir, found.Stat.Version))
 			}
 		}
 	}
@@ -127,35 +124,22 @@ func (c *Client) delete(session int64, paths []string, before ...any) (perhaps b
 	for _, path := range paths {
 		ops = append(ops, &zk.DeleteRequest{Path: path, Version: -1})
 	}
-	for retry := c.retry(); ; {
-		if err := retry.ready(context.Background(), session); err != nil {
+	request := wire.Delete(paths[0], -1)
+	if len(ops) > 1 {
+		request = wire.Multi(ops...)
+	}
+	for a := c.attempt(context.Background(), session, "delete"); ; {
+		if err := a.next(); err != nil {
 			return false, err
 		}
-		var err error
-		if len(ops) == 1 {
-			err = c.conn.Delete(paths[0], -1)
-		} else {
-			_, err = c.multi(ops...)
-		}
-		switch outcomeOf(err) {
+		_, err := c.conn.Ask(context.Background(), session, request)
+		switch a.outcome(err) {
 		case done:
 			return false, nil
 		case refused:
-			return perhaps, c.refusal(session, err)
+			return perhaps, err
 		case unknown:
 			perhaps = true
 		}
-		if err := retry.again(context.Background(), "delete", err); err != nil {
-			return false, err
-		}
 	}
-}
-
-// refusal returns the error for a refused delete of nodes of a session. If the zk client has sent
-// the request in the next session, the end of the old session has deleted the nodes: ErrOver.
-func (c *Client) refusal(session int64, err error) error {
-	if err == zk.ErrNoNode && session != AnySession && !c.In(session) {
-		return ErrOver
-	}
-	return err
 }

@@ -3,8 +3,7 @@ package zkclient
 import (
 	"testing"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -12,7 +11,7 @@ import (
 // number, or as a node without any.
 func FuzzMadeNodes(f *testing.F) {
 	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock, Nodes: 1}
-	try := newClaimTry(nil, []Claim{claim})
+	try := newClaimTry(nil, 1, []Claim{claim})
 	for _, path := range []string{
 		claim.Dir + "/" + znode.Prefix(znode.NewID(), znode.Lock) + "0000000007", claim.Dir, claim.Dir + "/", "/", "x", "/jobs",
 		claim.Dir + "/lock--2147483648", claim.Dir + "/../a",
@@ -20,7 +19,7 @@ func FuzzMadeNodes(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		for _, n := range try.read([]zk.MultiResponse{{String: path}})[0].Nodes {
+		for _, n := range try.read(wire.Reply{Path: path})[0].Nodes {
 			if again, ok := znode.Parse(n.Name, znode.Lock); ok && again != n || !ok && n.Usable() == nil {
 				t.Errorf("%q was read as %+v", path, n)
 			}

@@ -44,13 +44,6 @@ func TestTransact(t *testing.T) {
 			may:   ErrOver,
 			wrong: func(r result) bool { return r.err != ErrOver || r.failed != NotDone },
 		},
-		"the client cannot read the reply": {
-			ops: []func(*line) any{write, func(l *line) any {
-				return &zk.CreateRequest{Path: l.dir + "/c", Flags: zk.FlagContainer, Acl: open}
-			}},
-			wrong:  func(r result) bool { return r.err == nil || r.failed != Unanswered },
-			writes: 1,
-		},
 		"the second operation is refused": {
 			ops: []func(*line) any{check, missing, write},
 			wrong: func(r result) bool {
@@ -78,10 +71,6 @@ func TestTransact(t *testing.T) {
 			wrong:  func(r result) bool { return !errors.Is(r.err, context.DeadlineExceeded) || r.failed != Unanswered },
 			asked:  1,
 			writes: 1,
-		},
-		"the client refuses it": {
-			ops:   []func(*line) any{func(*line) any { return "no operation" }},
-			wrong: func(r result) bool { return r.err == nil || r.failed != Unanswered },
 		},
 		"the context ends while the server throttles": {
 			ops: []func(*line) any{check, write},
@@ -132,8 +121,7 @@ func TestTransact(t *testing.T) {
 	}
 }
 
-// Without a connection Transact does not send the transaction: the zk client could send it from its
-// queue after the call has returned.
+// Without a connection Transact does not send the transaction, also not later.
 func TestTransactWaitsForAConnection(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		l.Refuse()

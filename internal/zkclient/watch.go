@@ -21,13 +21,13 @@ func Released(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
 // Watch reads a node and watches it, on the current connection. It returns zk.ErrNoNode if the node
 // does not exist, and ErrOver if the session is over.
 func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch, error) {
-	return awaitIn(ctx, c, session, "watch", func() (*Watch, error) { return c.conn.WatchData(path) })
+	return await(ctx, c, session, "watch", func() (*Watch, error) { return c.conn.WatchData(ctx, session, path) })
 }
 
 // WatchNode watches a node for its deletion. If WatchNodes has set a watch on it, WatchNode returns
 // that watch.
 func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Watch, error) {
-	return awaitIn(ctx, c, session, "watch", func() (*Watch, error) { return c.conn.WatchNode(path) })
+	return await(ctx, c, session, "watch", func() (*Watch, error) { return c.conn.WatchNode(ctx, session, path) })
 }
 
 // WatchNodes watches many nodes for their deletion. The watches have neither data nor stat. The
@@ -38,12 +38,12 @@ func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, p
 	if marker != "" {
 		marker = paths[0] + marker
 	}
-	return awaitIn(ctx, c, session, "watch", func() ([]*Watch, error) { return c.conn.WatchNodes(paths, marker) })
+	return await(ctx, c, session, "watch", func() ([]*Watch, error) { return c.conn.WatchNodes(ctx, session, paths, marker) })
 }
 
 // WatchChildren watches a directory for children that are created or deleted, and for its own
 // creation and deletion. A later listing shows all changes that were made before the server set the
 // watch.
 func (c *Client) WatchChildren(ctx context.Context, session int64, dir string) (*Watch, error) {
-	return awaitIn(ctx, c, session, "watch", func() (*Watch, error) { return c.conn.WatchChildren(dir) })
+	return await(ctx, c, session, "watch", func() (*Watch, error) { return c.conn.WatchChildren(ctx, session, dir) })
 }

@@ -54,22 +54,3 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 		all.Wait()
 	})
 }
-
-func TestHeadersAreTrustedOnceSeenRightAndNeverOnceSeenWrong(t *testing.T) {
-	c := &Client{connection: new(connection)}
-	for i, step := range []struct {
-		header, czxid int64
-		trusts        bool
-	}{
-		{0, 7, false}, // nothing known
-		{7, 7, true},
-		{8, 8, true},
-		{9, 8, false},
-		{10, 10, false},
-	} {
-		c.VerifyHeaderZxid(step.header, step.czxid)
-		if c.HeaderZxidVerified() != step.trusts {
-			t.Errorf("step %d: trusts %v", i, c.HeaderZxidVerified())
-		}
-	}
-}

@@ -24,13 +24,11 @@ var files = map[string][]string{
 	"internal/slot":     {"slot.go", "option.go"},
 	"internal/hold":     {"context.go", "hold.go"},
 	"internal/znode":    {"order.go", "name.go", "path.go"},
-	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "client.go", "unreached.go", "call.go"},
+	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "transact.go", "client.go", "call.go"},
 }
 
 // back are the arrows that may point up, each with its reason.
 var back = map[string]string{
-	"internal/zkclient: call.go to client.go":      "whether the session is still the same",
-	"internal/zkclient: call.go to unreached.go":   "why a call has had no answer",
 	"internal/wire: heartbeat.go to packetconn.go": "a timer sends the heartbeat, and a packet sets the timer",
 	"internal/wire: connect.go to takeover.go":     "a Connect with a session file first ends the dead process's session, by a Connect of its own",
 	"internal/wire: sessionfile.go to options.go":  "a session that could not be written is logged",

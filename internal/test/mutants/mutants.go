@@ -95,7 +95,7 @@ var mutants = []mutant{
 	}, {
 		name: "no-barrier-before-the-search", pkg: "internal/zkclient",
 		why:  "a server that is behind does not show the node yet",
-		old:  `if _, err := await(ctx, c, "check", func() (results, error) { return c.multi(barrier) }); !proves(err) {`,
+		old:  `if err := c.Barrier(ctx, t.session); err != nil {`,
 		new:  `if err := Ended(ctx); err != nil {`,
 		test: "internal/zkclient TestTheBarrierComesBeforeTheSearch", world: "behind",
 	}, { // Invariant 11: after a reconnect a waiter lists.
@@ -105,10 +105,9 @@ var mutants = []mutant{
 		test: "internal/queue TestWhatForbidsAGrant",
 	}, { // Invariant 12: the heartbeat is a Multi of checks, on time, and counts from before its write.
 		name: "heartbeat-by-a-sync", pkg: "internal/wire", in: "Conn.beat",
-		why: "a leader that was deposed and does not know still answers it",
-		old: `p.send(opMulti, check,`,
-		new: `check = encode(nil, "/")
-	p.send(9, check,`,
+		why:  "a leader that was deposed and does not know still answers it",
+		old:  `Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion})`,
+		new:  `Request{9, encode(nil, (&zk.CheckVersionRequest{Path: "/"}).Path)}`,
 		test: "internal/zkclient TestHeartbeatsAreSentWhileLeasesLive", world: "any",
 	}, {
 		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.send",
@@ -118,11 +117,11 @@ var mutants = []mutant{
 	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why: "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
-		old: `early := p != nil && !p.pastAuth`,
-		new: `early := p != nil && !p.pastAuth
+		old: `early := p != nil && p.early()`,
+		new: `early := p != nil && p.early()
 	if p != nil {
 		for _, r := range p.sent {
-			if r.op == opMulti && r.answered != nil {
+			if r.heartbeat {
 				c.mu.Unlock()
 				return
 			}
@@ -211,7 +210,7 @@ var mutants = []mutant{
 	}, {
 		name: "abandoned-create-not-undone", pkg: "internal/zkclient",
 		why: "the caller has gone, and the server creates the node",
-		old: "go try.cleanUp(late)", new: "",
+		old: "go try.cleanUp(call)", new: "",
 		test: "internal/zkclient TestACanceledClaimLeavesNothing", world: "any",
 	}, { // Guarantee 7: two requests; a release wakes only the next.
 		name: "every-hold-listens", pkg: "internal/queue", in: "Hold.Begin",
@@ -290,8 +289,8 @@ var mutants = []mutant{
 	}, {
 		name: "multi-repeated", pkg: "internal/zkclient",
 		why:  "its answer was lost, and it may have been done: what it creates exists, what it adds is added twice",
-		old:  "case o != unsent:\n\t\t\treturn nil, Unanswered",
-		new:  "case o != unsent && o != unknown:\n\t\t\treturn nil, Unanswered",
+		old:  "return nil, Unanswered, err",
+		new:  "_ = err",
 		test: "internal/zkclient TestTransact",
 	}, { // Ending.
 		name: "unlock-stops-with-its-context", pkg: "internal/queue", in: "Grant.Release",

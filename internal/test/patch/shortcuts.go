@@ -25,9 +25,6 @@ var Shortcuts = []Shortcut{
 		Pkg: "internal/wire", In: "packetConn.share", Old: "size < mostWatches {", New: "size == 0 {",
 	}}},
 	{"token from the header", []Patch{{
-		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",
-	}}},
-	{"calls without a goroutine", []Patch{{
-		Pkg: "internal/zkclient", In: "Uninterruptible", Old: "return uninterruptible{ctx}", New: "return ctx",
+		Pkg: "internal/queue", In: "tokenOf", Old: "return made[0].Zxid", New: "return 0",
 	}}},
 }

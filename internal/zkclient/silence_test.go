@@ -55,7 +55,7 @@ func TestTheErrorTellsThatCredentialsAreRefused(t *testing.T) {
 		must(t, err)
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if err := c.Unreached(ended, context.Canceled, time.Time{}); errors.Is(err, zk.ErrAuthFailed) {
+		if err := c.ExplainSilence(ended, context.Canceled); errors.Is(err, zk.ErrAuthFailed) {
 			t.Errorf("error %v, and they are accepted", err)
 		}
 		p.Mute() // no server refuses any more

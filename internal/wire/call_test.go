@@ -1,0 +1,166 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The requests have the same bytes as the client's.
+func TestRequestsAreTheClients(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			c.Write(frame(append(header(xid)[:12], word(codeNoNode)...)))
+			return true
+		}
+		conn := f.start().connect()
+		acl := slices.Concat(zk.WorldACL(zk.PermRead), zk.DigestACL(zk.PermAll, "ann", "secret"))
+		ops := []any{
+			&zk.CheckVersionRequest{Path: "/a", Version: 1},
+			&zk.CreateRequest{Path: "/a", Data: []byte("x"), Flags: zk.FlagSequence, Acl: acl},
+			&zk.CreateRequest{Path: "/a", Acl: acl},
+			&zk.SetDataRequest{Path: "/a", Data: []byte{}, Version: 2},
+			&zk.SetDataRequest{Path: "/a", Version: -1},
+			&zk.DeleteRequest{Path: "/a", Version: 3},
+		}
+		for name, c := range map[string]struct {
+			request Request
+			theirs  func()
+		}{
+			"create":           {Create("/a", []byte("x"), zk.FlagEphemeral, acl), func() { conn.Create("/a", []byte("x"), zk.FlagEphemeral, acl) }},
+			"create, no data":  {Create("/a", nil, 0, acl), func() { conn.Create("/a", nil, 0, acl) }},
+			"delete":           {Delete("/a", -1), func() { conn.Delete("/a", -1) }},
+			"read":             {GetData("/a"), func() { conn.Get("/a") }},
+			"read and watch":   {read(opGetData, "/a", true), func() { conn.GetW("/a") }},
+			"exists":           {Exists("/a"), func() { conn.Conn.Exists("/a") }},
+			"exists and watch": {read(opExists, "/a", true), func() { conn.ExistsW("/a") }},
+			"write":            {SetData("/a", []byte("x"), 7), func() { conn.Set("/a", []byte("x"), 7) }},
+			"list":             {Children("/a"), func() { conn.Children("/a") }},
+			"list and watch":   {read(opGetChildren2, "/a", true), func() { conn.ChildrenW("/a") }},
+			"multi":            {Multi(ops...), func() { conn.Multi(ops...) }},
+		} {
+			time.Sleep(time.Millisecond) // virtual
+			from := time.Now()
+			conn.Ask(t.Context(), AnySession, c.request)
+			c.theirs()
+			all := f.written(from)
+			if len(all) != 2 || !bytes.Equal(all[0].body[4:], all[1].body[4:]) { // behind the xid
+				t.Errorf("%s: %+v", name, all)
+			}
+		}
+	})
+}
+
+// When the caller of a request has its reply, the deadline has moved.
+func TestTheDeadlineMovesBeforeTheCallerHasTheReply(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		conn := f.connect()
+		ask := func(r Request) {
+			t.Helper()
+			if _, err := conn.Ask(t.Context(), AnySession, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Millisecond) // virtual
+		proven := time.Now()
+		ask(GetData("/"))
+		time.Sleep(settle(timeout)) // virtual
+		var moved bool
+		over := make(chan struct{})
+		conn.mu.Lock()
+		conn.current.enqueue(outgoing{
+			Request: Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion}),
+			answered: func(_ Reply, err error) {
+				moved = err == nil && conn.Deadline(fakeSession).Equal(proven.Add(timeout))
+				close(over)
+			},
+		})
+		conn.mu.Unlock()
+		if <-over; !moved {
+			t.Errorf("the deadline is %v", time.Until(conn.Deadline(fakeSession)))
+		}
+	})
+}
+
+// While the network does not take what a caller sends, its ctx ends the call, and the request is
+// not sent later.
+func TestARequestThatCannotBeSentIsWithdrawn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		pipe := &clog{shut: make(chan struct{}), open: make(chan struct{}), over: make(chan struct{})}
+		f.wrap = func(c net.Conn) net.Conn { pipe.Conn = c; return pipe }
+		conn := f.connect()
+		close(pipe.shut)
+		from := time.Now()
+		first := make(chan error)
+		go func() {
+			_, err := conn.Ask(t.Context(), AnySession, GetData("/a"))
+			first <- err
+		}()
+		time.Sleep(time.Millisecond) // virtual
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if _, err := conn.Ask(ctx, AnySession, Delete("/a", -1)); err != ErrUnsent || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		close(pipe.open)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Millisecond) // virtual
+		for _, w := range f.written(from) {
+			if w.op == opDelete {
+				t.Error("the request was sent")
+			}
+		}
+	})
+}
+
+// The end of a connection answers the requests that were sent and those that were not.
+func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
+	t.Parallel()
+	p := runningConn()
+	p.Conn = &recordedConn{}
+	var got []error
+	answered := func(_ Reply, err error) { got = append(got, err) }
+	p.send(outgoing{Request: GetData("/a"), answered: answered}, false)
+	p.queue = []outgoing{{Request: GetData("/b"), answered: answered}}
+	p.fail(net.ErrClosed)
+	if !slices.Equal(got, []error{zk.ErrConnectionClosed, ErrUnsent}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// No reply makes the decoder panic, or allocate more than its bytes explain.
+func FuzzDecode(f *testing.F) {
+	stat := make([]byte, 68)
+	for _, op := range []int32{opCreate, opDelete, opGetData, opSetData, opGetChildren2, opExists, opMulti, opSetWatches} {
+		for _, body := range [][]byte{
+			nil, word(-1), word(1<<31 - 1), slices.Concat(word(2), []byte("/a")),
+			slices.Concat(word(1), []byte("x"), stat),
+			slices.Concat(word(1), word(1), []byte("a"), stat),
+			slices.Concat(word(opCreate), []byte{0}, word(0), word(2), []byte("/a"), word(opSetData), []byte{0}, word(0), stat, word(-1), []byte{1}, word(-1)),
+			slices.Concat(word(opError), []byte{0}, word(-101), word(-101), word(opError), []byte{0}, word(-2), word(-2), word(-1), []byte{1}, word(-1)),
+		} {
+			f.Add(op, body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, op int32, body []byte) {
+		r, _, err := decode(op, body)
+		if err != nil && !errors.Is(err, errFrame) {
+			t.Error(err)
+		}
+		if cap(r.Children) > len(body) || len(r.Data) > len(body) || len(r.Results) > len(body) || r.Failed >= len(r.Results) {
+			t.Errorf("%+v of %d bytes", r, len(body))
+		}
+	})
+}
