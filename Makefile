@@ -16,7 +16,7 @@ SUITE = $(GO) run ./internal/test/suite
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test mutants interop: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test lint zookeeper fuzz sim soak differ interop mutants bench binaries vulncheck tidy
+.PHONY: help demo quick test lint zookeeper fuzz sim soak differ interop mutants bench binaries packages vulncheck tidy
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -63,6 +63,9 @@ bench: ## measure our locks next to zk.Lock and, where installed, Curator and ka
 
 binaries: ## build zklock for Linux and macOS, reproducibly, into bin/release; CHECK=1: twice, and compare
 	@GO="$(GO)" scripts/binaries.sh $(if $(CHECK),-check)
+
+packages: ## build zklock as .deb, .rpm and .apk into bin/packages, and try them where the system can
+	@GO="$(GO)" scripts/packages.sh
 
 vulncheck: ## look for known vulnerabilities, in nested modules, too; needs the Go vulnerability database
 	@for dir in . cmd/zklock examples/gocron examples/metrics examples/tracing metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done

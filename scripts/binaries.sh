@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds zklock for Linux and macOS into bin/release, with its manual page and SHA256SUMS. Of one commit and by one version of
-# Go the files are the same to the byte, wherever they are built. VERSION is what zklock version prints; by default, what git
-# describe does.
+# Builds zklock for Linux and macOS, or for PLATFORMS, into bin/release, or into OUT, with its manual page and SHA256SUMS. Of
+# one commit and by one version of Go the files are the same to the byte, wherever they are built. VERSION is what zklock
+# version prints; by default, what git describe does.
 #
 # With -check it builds them again, from a copy in another directory and with an empty cache, and compares.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
+read -ra platforms <<<"${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}"
+release=${OUT:-bin/release}
 
 # What the user's environment could add is left out.
 unset GOAMD64 GOARM64 GOEXPERIMENT GOWORK
@@ -36,14 +37,14 @@ sha256() {
 }
 
 version=${VERSION:-$(git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo '(devel)')}
-build "$PWD/bin/release" "$version"
-echo "zklock $version by $("$go" env GOVERSION), in bin/release:"
-cat bin/release/SHA256SUMS
+build "$PWD/$release" "$version"
+echo "zklock $version by $("$go" env GOVERSION), in $release:"
+cat "$release/SHA256SUMS"
 [ "${1:-}" = -check ] || exit 0
 
 copy=$(mktemp -d)
 trap 'chmod -R u+w "$copy" && rm -r "$copy"' EXIT
-first=$PWD/bin/release
+first=$PWD/$release
 tar -c --exclude ./bin --exclude ./.git . | tar -x -C "$copy"
 cd "$copy"
 GOCACHE=$copy/.cache build "$copy/bin/release" "$version"

@@ -112,7 +112,9 @@ func zsh(all []*command) string {
 		}
 		cases.WriteString(" ;;\n")
 	}
-	return fmt.Sprintf(`_zklock() {
+	// The last line is for a file in $fpath: at the first completion zsh calls the file itself.
+	return fmt.Sprintf(`#compdef zklock
+_zklock() {
 	local -a names=(
 %s	)
 	if ((CURRENT == 2)); then
@@ -126,6 +128,7 @@ func zsh(all []*command) string {
 %s	esac
 }
 compdef _zklock zklock
+[[ $funcstack[1] != _zklock ]] || _zklock "$@"
 `, names.String(), cases.String())
 }
 
