@@ -58,8 +58,9 @@ var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", ho
 //   - ctx's error if there was no answer yet;
 //   - zk.ErrNoAuth if the server refuses to delete the node.
 //
-// ctx may be a context that [Hold.Context] of this hold returned: then only its parent and its
-// deadline bound the wait. A nil ctx panics before anything has changed.
+// Release cancels the contexts that [Hold.Context] of this hold has returned. If ctx is such a
+// context, Release still waits for the answer, until the parent of ctx is canceled or the deadline
+// of ctx has passed. A nil ctx panics before anything has changed.
 func (h *Hold) Release(ctx context.Context) error {
 	defer runtime.KeepAlive(h) // h must not be reported as leaked while it is being released
 	if own := h.hold(); own != nil {

@@ -41,7 +41,7 @@ func main() {
 	addrs, chroot, err := zklocks.ParseServers(*servers)
 	if err == nil {
 		err = play(context.Background(), mode, 6, 5, 2*time.Second, func(ctx context.Context) (*zklocks.Conn, error) {
-			return zklocks.Connect(ctx, addrs, 10*time.Second, zklocks.WithChroot(chroot))
+			return zklocks.Connect(ctx, addrs, 10*time.Second, zklocks.WithChroot(chroot), zklocks.WithLogger(log.Default()))
 		})
 	}
 	if err != nil {

@@ -46,7 +46,9 @@ func main() {
 
 func run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
-	observers := []zklocks.ConnectOption{ // observers of all locks on the connection
+	options := []zklocks.ConnectOption{
+		zklocks.WithLogger(slog.NewLogLogger(slog.Default().Handler(), slog.LevelInfo)), // why Connect waits
+		// Observers of all locks on the connection.
 		zklocks.WithObserver(metrics.Observer(registry)),
 		zklocks.WithObserver(observe.Observer{
 			Lost: func(e observe.Lost) { slog.Error("lock lost", "path", e.Path, "kind", e.Kind, "cause", e.Cause) },
@@ -56,7 +58,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := zklocks.Connect(ctx, list, 10*time.Second, append(observers, zklocks.WithChroot(chroot))...)
+	conn, err := zklocks.Connect(ctx, list, 10*time.Second, append(options, zklocks.WithChroot(chroot))...)
 	if err != nil {
 		return err
 	}
