@@ -2,11 +2,13 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 
@@ -22,8 +24,22 @@ func TestMain(m *testing.M) {
 	leaks.Main(m)
 }
 
+// inputs names the test's files to the go command, which reuses a result until such a file changes.
+// It sees neither the directory that TestMain has chosen nor the files that go build reads.
+var inputs = sync.OnceFunc(func() {
+	_ = os.Chdir(".")
+	_ = filepath.WalkDir(".", func(path string, d fs.DirEntry, _ error) error {
+		if path == ".git" || path == "bin" {
+			return filepath.SkipDir
+		}
+		_, _ = os.Stat(path)
+		return nil
+	})
+})
+
 func read(t *testing.T, file string) string {
 	t.Helper()
+	inputs()
 	b, err := os.ReadFile(filepath.FromSlash(file))
 	must(t, err)
 	return strings.ReplaceAll(string(b), "\r\n", "\n")

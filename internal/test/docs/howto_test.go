@@ -45,14 +45,13 @@ func TestPages(t *testing.T) {
 	module := t.TempDir() // with a directory for each page
 	pages := map[string][]block{}
 	for _, file := range append(files, "docs/tutorial.md") {
-		text, err := os.ReadFile(file)
-		must(t, err)
+		text := read(t, file)
 		page := filepath.Join(module, strings.TrimSuffix(filepath.Base(file), ".md"))
 		if filepath.Base(page) == "test-your-code" {
 			continue // its own module, tested by TestAProgramOutsideOfTheModule in zktest
 		}
 		must(t, os.Mkdir(page, 0o755))
-		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			code := strings.ReplaceAll("\n"+m[4], "\n"+m[1], "\n")[1:] // without the indentation of a list
 			pages[page] = append(pages[page], block{m[2], m[3], code})
 		}
