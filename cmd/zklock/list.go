@@ -56,7 +56,7 @@ func listCommand() *command {
 
 Shows the holders and waiters in the order in which they came, of all kinds of
 lock, of this tool and of any other program (but no semaphores of other
-libraries). FOR is how long ago the member queued. TOKEN is the fencing token.
+libraries). QUEUED is when it called. TOKEN is the fencing token.
 DATA is what -data or the program says; the default of zklock run names host,
 pid and command. -r reads each node below the path, about 1,000 a second.
 `)

@@ -207,10 +207,10 @@ func TestLsShowsEachMember(t *testing.T) {
 		waits := o.waits(rwlock.New(o.other, nightly, zklocks.WithData(nil)).RLock)
 		time.Sleep(time.Minute) // virtual
 		lines := strings.Split(o.ls(nightly), "\n")
-		for i, want := range [][]string{{"STATE", "KIND", "FOR", "SESSION", "TOKEN", "DATA"}, {"holds", "write", "1m1s", "me.[2J", "first"}, {"waits", "read", "1m1s"}} {
+		for i, want := range [][]string{{"STATE", "KIND", "QUEUED", "SESSION", "TOKEN", "DATA"}, {"holds", "write", "1m1s", "ago", "me.[2J", "first"}, {"waits", "read", "1m1s", "ago"}} {
 			got := strings.Fields(lines[1+i])
-			if i > 0 && len(got) > 4 {
-				got = slices.Delete(got, 3, 5) // session and token
+			if i > 0 && len(got) > 5 {
+				got = slices.Delete(got, 4, 6) // session and token
 			}
 			if !slices.Equal(got, want) {
 				o.Errorf("line %d has %q, want %q", i, got, want)

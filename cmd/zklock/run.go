@@ -284,7 +284,7 @@ func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop
 			say("waiting for %s", o.path)
 		default:
 			m := l.Members[0]
-			say("waiting for %s, held for %v by %s", o.path, age(time.Since(m.Since)), cmp.Or(printable(m.Data), "session "+m.Session))
+			say("waiting for %s, held by %s, which queued %v ago", o.path, cmp.Or(printable(m.Data), "session "+m.Session), age(time.Since(m.Since)))
 		}
 	}()
 	return func() {

@@ -203,7 +203,7 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	cmd := zklockCommand(t, "", "run", path, "--", "true")
 	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$@" 2>&1`, "sh"}, cmd.Args...)
 	c := realzk.StartProgram(t, cmd)
-	want := regexp.MustCompile(`^waiting for ` + path + `, held for \d+s by \{"host":".*","pid":\d+,"command":"sh"\}$`)
+	want := regexp.MustCompile(`^waiting for ` + path + `, held by \{"host":".*","pid":\d+,"command":"sh"\}, which queued \d+s ago$`)
 	if got := c.Hears("zklock:"); !want.MatchString(got) {
 		t.Errorf("it says %q", got)
 	}

@@ -17,13 +17,13 @@ func (l *line) table(now time.Time) string {
 		return b.String()
 	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STATE\tKIND\tFOR\tSESSION\tTOKEN\tDATA")
+	fmt.Fprintln(w, "STATE\tKIND\tQUEUED\tSESSION\tTOKEN\tDATA")
 	for _, m := range l.Members {
 		data := printable(m.Data)
 		if m.Asked {
 			data = strings.TrimSpace("asked to release " + data)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%d\t%s\n", state(m.Holding), m.what(), age(now.Sub(m.Since)), m.Session, m.Token, data)
+		fmt.Fprintf(w, "%s\t%s\t%v ago\t%s\t%d\t%s\n", state(m.Holding), m.what(), age(now.Sub(m.Since)), m.Session, m.Token, data)
 	}
 	_ = w.Flush()
 	return b.String()
