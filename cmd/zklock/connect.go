@@ -62,7 +62,11 @@ func (s *servers) connect(ctx context.Context, more ...zklocks.ConnectOption) (*
 	}
 	list, chroot, err := s.ensemble()
 	if err != nil {
-		return nil, usage("%s", unprefixed(err))
+		from := "-servers"
+		if s.addrs == "" {
+			from = "ZK_SERVERS"
+		}
+		return nil, usage("%s: %s", from, unprefixed(err))
 	}
 	opts, err := s.options()
 	if err != nil {

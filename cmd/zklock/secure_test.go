@@ -305,7 +305,8 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 		{"line 1 is not user:password", nil, auth("open", password+":")},
 		{"it has no line user:password", nil, auth("empty", "\n\n")},
 		{"credentials belong into -auth-file", nil, []string{"-servers", "ann:" + password + "@localhost"}},
-		{"chroot", nil, []string{"-servers", "localhost:1/a//b"}},
+		{"-servers: chroot", nil, []string{"-servers", "localhost:1/a//b"}},
+		{"ZK_SERVERS: address", []string{"ZK_SERVERS=a:b:c"}, nil},
 	} {
 		code, text := prints(t, "none", c.env, append(append([]string{"ls"}, c.flags...), "/jobs/nightly")...)
 		if code != exitUsage || !strings.Contains(text, c.says) || !strings.Contains(text, "see zklock ls -help") {
