@@ -50,7 +50,7 @@ scripts=$PWD/scripts
 staticcheck=$("$go" tool -n -modfile=tools/go.mod staticcheck)
 check gofmt formatted
 check Makefile once
-check style "$go" run ./internal/test/style
+check "tests that sleep" "$go" run ./internal/test/style
 check "mutants and shortcuts fit" "$go" run ./internal/test/mutants -fits
 while read -r mod; do
 	dir=$(dirname "$mod")
@@ -62,7 +62,6 @@ while read -r mod; do
 	check "staticcheck, $dir" inside "$dir" "$staticcheck" -checks all ./...
 done < <(find . -name go.mod -not -path '*/testdata/*' | sort)
 check "GitHub's files" github
-check "release.sh" "$scripts/release-test.sh"
 if ! why=$(git tag 2>&1); then
 	echo "?     API: not compared, for git does not tell which versions are tagged: $why"
 elif tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then
