@@ -6,10 +6,6 @@ cd "$(dirname "$0")/.."
 go=${GO:-go}
 # The race detector would have each test binary sleep for a second at its end, for goroutines that still run: goleak finds those.
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
-# What has no concurrency for the race detector to look at, and takes several times as long with it: the exhaustive model.
-unraced='^TestModel'
-without=(./internal/queue)
-
 # Nested modules are not part of ./... and need a call of their own.
 nested=(cmd/zklock examples/gocron examples/metrics examples/tracing metrics)
 
@@ -20,26 +16,18 @@ inside() {
 	(cd "$dir" && "$go" test -count=1 -timeout "${TIMEOUT:-6m}" "$@")
 }
 
-# Beside what is not raced every benchmark runs once, so that none of them breaks unseen.
+# Every benchmark runs once, without the race detector, so that none of them breaks unseen.
 ours() {
 	local status=0 dir packages=()
-	inside . -race -skip "$unraced" -p "${PARALLEL:-3}" "$@" || status=1
+	inside . -race -p "${PARALLEL:-3}" "$@" || status=1
 	case " $* " in
 	*" ./... "*)
 		# bash 3, that of macOS, has no mapfile, and takes an empty array for an unset one.
 		while read -r dir; do
 			packages+=("$dir")
-		done <<<"$({
-			printf '%s\n' "${without[@]}"
-			grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools \
-				'^func Benchmark' . | xargs -n1 dirname
-		} | sort -u)"
-		inside . -run "$unraced" -bench . -benchtime 1x ${flags[@]+"${flags[@]}"} "${packages[@]}" || status=1
-		;;
-	*)
-		for dir in "${without[@]}"; do
-			case " $* " in *" $dir "*) inside . -run "$unraced" ${flags[@]+"${flags[@]}"} "$dir" || status=1 ;; esac
-		done
+		done <<<"$(grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools \
+			'^func Benchmark' . | xargs -n1 dirname | sort -u)"
+		inside . -run '^$' -bench . -benchtime 1x ${flags[@]+"${flags[@]}"} "${packages[@]}" || status=1
 		;;
 	esac
 	return $status
