@@ -115,6 +115,8 @@ var kindsOfWorlds = []kind{
 	{name: "vacant", flavors: []string{"leader"}, bend: vacant, strike: (*nemesis).strew, fault: "strewn", calm: true},
 	// Locks next to children of other programs that are created and deleted, without faults.
 	{name: "strewn", flavors: append([]string{"semaphore"}, exclusive...), bend: strewn, strike: (*nemesis).scatter, fault: "strewn"},
+	// Processes that die, with and without a session file.
+	{name: "crashed", bend: narrow, strike: (*nemesis).crash, fault: "crash"},
 	// Rights that are revoked for a while, see forbid.
 	{name: "forbidden", flavors: append([]string{"semaphore"}, exclusive...), bend: forbidden, strike: (*nemesis).forbid, fault: "forbidden", calm: true},
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -969,4 +971,50 @@ func (w *world) starving(ctx context.Context) {
 		}
 		w.ledger.mu.Unlock()
 	}
+}
+
+// crash is the death of a process: its host sends nothing more. What it has sent before may still
+// arrive, also after its end. With a session file a reaper ends its session, through any member, and
+// no node of the session may remain. Without one the servers expire it. Then the host has another
+// process.
+func (n *nemesis) crash() {
+	h := n.host()
+	c := h.client()
+	c.mu.Lock()
+	was := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if was { // another hand has closed it
+		time.Sleep(n.session / 4) // virtual
+		return
+	}
+	h.net.all().Freeze()
+	own, reaped := slot.Wire(c.conn).Own(), n.chance(2)
+	n.takeAway(own.ID, "")
+	n.say("crash", "%s: crashes, session %#x, with a file: %v", h.name, own.ID, reaped)
+	if reaped {
+		ctx, cancel := context.WithTimeout(context.Background(), n.session)
+		var members []string
+		for _, m := range n.ensemble.Members() {
+			members = append(members, memberAddr(m))
+		}
+		err := wire.End(ctx, members, n.session, *own, wire.WithDialer(n.network.Host("reaper").DialContext))
+		cancel()
+		if err == nil && n.chance(2) {
+			h.net.all().Thaw()                                                   // the late requests arrive
+			time.Sleep(between(n.random, time.Millisecond, 50*time.Millisecond)) // virtual
+		}
+		for _, s := range n.left() {
+			if err == nil && s.session == own.ID {
+				n.complain("%s remains after a reaper has ended its session", s)
+			}
+		}
+		n.say("", "session %#x is ended: %v", own.ID, err)
+	} else {
+		time.Sleep(between(n.random, n.session, 2*n.session)) // virtual
+	}
+	h.net.all().Partition()
+	_ = c.conn.Close() // ends the goroutines
+	h.net.heal()
+	h.connect()
 }

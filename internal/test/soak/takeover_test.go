@@ -77,6 +77,7 @@ func takeovers(t *testing.T, o options) {
 		}
 	})
 	y.print(t)
+	t.Run("killed", func(t *testing.T) { killed(t, o) })
 	t.Run("real", func(t *testing.T) { takeoversOnReal(t, o) })
 }
 
