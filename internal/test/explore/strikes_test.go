@@ -974,9 +974,9 @@ func (w *world) starving(ctx context.Context) {
 }
 
 // crash is the death of a process: its host sends nothing more. What it has sent before may still
-// arrive, also after its end. With a session file a reaper ends its session, through any member, and
-// no node of the session may remain. Without one the servers expire it. Then the host has another
-// process.
+// arrive, also after its end. With a session file a reaper ends its session, through any member,
+// and no node of the session may remain. Without one the servers expire it. Then the host has
+// another process.
 func (n *nemesis) crash() {
 	h := n.host()
 	c := h.client()

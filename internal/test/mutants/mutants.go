@@ -372,5 +372,15 @@ var mutants = []mutant{
 		why: "a delayed packet would cross a partition",
 		old: "if c.way.hole {\n\t\t\tc.lose()", new: "if false {\n\t\t\tc.lose()",
 		test: "internal/memnet TestWhatIsUnderWayIsLostInABlackHole",
+	}, { // A session file: only the locks of a dead process are freed.
+		name: "process-that-lost-its-file-taken-for-dead", pkg: "internal/wire", in: "sessionFile.lock",
+		why: "it has closed the file by a bug, and works on",
+		old: "r.Process == processID(r.PID) {", new: "r.Process == processID(0) {",
+		test: "internal/test/crash TestAProgramThatClosesTheFile",
+	}, {
+		name: "copy-of-a-session-file-believed", pkg: "internal/wire", in: "sessionFile.dead",
+		why: "the process may be alive, with the original",
+		old: "r.Inode != inode(f.Stat()) {", new: "r.Inode == \"\" {",
+		test: "internal/wire TestASessionFileThatFreesNothing",
 	},
 }

@@ -3,7 +3,8 @@
 // KIND'` runs one at full size. (Its other kinds, hammer and lost, are in internal/test/explore.)
 //
 //	takeover  holders are cut off in every way: each must be notified before the next caller
-//	          holds; in virtual time, where margins are exact, and on real servers
+//	          holds; in virtual time, where margins are exact, and on real servers. And holders
+//	          are killed: how soon the lock passes on, with a session file and without
 //	failover  how long there is no leader after its process was killed or has resigned, at
 //	          full size next to Curator and etcd
 //	leaks     canceled waits, lost sessions and paths that are used once, over and over:
