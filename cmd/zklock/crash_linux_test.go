@@ -112,6 +112,33 @@ func TestReapOnce(t *testing.T) {
 	}
 }
 
+// A guard and a reaper reach a secured ensemble as zklock does, with its flags.
+func TestASecuredEnsembleAfterACrash(t *testing.T) {
+	t.Parallel()
+	p, server := secured(t, true)
+	cert, key := p.issue(t, "ann")
+	auth := p.file(t, "auth", "ann:"+password+"\n")
+	secure := []string{"-tls", "-ca", p.ca, "-cert", cert, "-key", key, "-auth-file", auth}
+	path, file := test.Path(t), filepath.Join(t.TempDir(), "session")
+	next := func() {
+		t.Helper()
+		args := append([]string{"run", "-wait", (far / 2).String()}, secure...)
+		if code, text := prints(t, server, nil, append(args, path, "--", "true")...); code != 0 {
+			t.Errorf("exit code %d, %s", code, text)
+		}
+	}
+	c, _ := runs(t, server, path, secure...)
+	c.Kill()
+	next()
+	c, group := runs(t, server, path, append(secure, "-session-file", file)...)
+	_ = syscall.Kill(-group[0], syscall.SIGKILL)
+	killAll(t, c)
+	if code, text := prints(t, server, []string{"ZK_SERVERS="}, append(append([]string{"reap", "-once"}, secure...), file)...); code != 0 || !strings.Contains(text, "ended its session") {
+		t.Errorf("exit code %d, %s", code, text)
+	}
+	next()
+}
+
 func TestReapFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

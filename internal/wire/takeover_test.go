@@ -53,10 +53,13 @@ func TestAnyMemberEndsASession(t *testing.T) {
 		e := v.Cluster(t, 3, venue.Options{})
 		for i, from := range e.Addrs() {
 			for j, via := range e.Addrs() {
-				conn, node := connect(t, v, 20*time.Second, []string{from}), fmt.Sprintf("/end%d%d", i, j)
-				create(t, conn, node)
+				ann := wire.WithDigestAuth("ann", "secret")
+				conn, node := connect(t, v, 20*time.Second, []string{from}, ann), fmt.Sprintf("/end%d%d", i, j)
+				if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
+					t.Fatal(err)
+				}
 				for range 2 {
-					if err := end(t, v, conn, []string{via}); err != nil {
+					if err := end(t, v, conn, []string{via}, ann); err != nil {
 						t.Errorf("%d, %d: %v", i, j, err)
 					}
 				}
