@@ -79,7 +79,7 @@ func (h *Hold) Held() bool { return h.Err() == nil }
 // ended the hold: an error that matches [ErrLost] and names the cause, or [ErrReleased].
 func (h *Hold) Err() error {
 	if own := h.hold(); own != nil {
-		return own.State().Look()
+		return own.State().Settle()
 	}
 	return errNoHold
 }

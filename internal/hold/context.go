@@ -7,7 +7,7 @@ import "context"
 // ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	NeedContext(parent)
-	_ = h.Look()
+	_ = h.Settle()
 	ctx, cancel := context.WithCancelCause(parent)
 	context.AfterFunc(ctx, h.OnEnd(cancel))
 	return &holdContext{ctx, h, parent, cancel}
@@ -42,7 +42,7 @@ func (c *holdContext) Value(key any) any {
 // look does not wait for the hook that OnEnd has registered: the goroutine that ended the hold may
 // not have called it yet.
 func (c *holdContext) look() {
-	if end := c.hold.Look(); end != nil {
+	if end := c.hold.Settle(); end != nil {
 		c.cancel(end)
 	}
 }

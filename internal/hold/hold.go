@@ -40,8 +40,8 @@ func NeedContext(ctx context.Context) {
 	}
 }
 
-// A Grant has a State.
-type Grant interface {
+// A Backing is what a State needs of its grant.
+type Backing interface {
 	// Alive returns why the lock must be considered lost, or nil. It must be quick, and must not
 	// call the State.
 	Alive() error
@@ -55,7 +55,7 @@ type Grant interface {
 // State is the state of one grant. Its methods may be called from any goroutine. They lock no mutex
 // until a hold has a channel of Lost, a context or another hook.
 type State struct {
-	Grant Grant // set before the first use
+	Grant Backing // set before the first use
 	// end is nil while held; then ErrReleased, or an error that matches ErrLost. It is set once.
 	end atomic.Pointer[error]
 	// listeners is nil until a hold has a channel of Lost or a hook.
@@ -70,9 +70,10 @@ type listeners struct {
 	holds map[*Hold]struct{}
 }
 
-// Look returns nil while the grant lives, and then what ended it. In a process that was paused for
-// too long, Look detects the loss before any timer fires.
-func (s *State) Look() error {
+// Settle returns nil while the grant lives, and then what ended it. It ends a grant that must be
+// considered lost: in a process that was paused for too long, Settle detects the loss before any
+// timer fires.
+func (s *State) Settle() error {
 	if end := s.end.Load(); end != nil {
 		return *end
 	}
@@ -94,7 +95,7 @@ func (s *State) Lose(why error) {
 
 // Release ends the grant as released. If it has ended already, Release returns what ended it.
 func (s *State) Release() error {
-	if s.Look() == nil && s.ends(&released) {
+	if s.Settle() == nil && s.ends(&released) {
 		return nil
 	}
 	return *s.end.Load()
@@ -145,18 +146,19 @@ type Hold struct {
 	hooks map[*func(error)]struct{} // of OnEnd; guarded by the listeners' mu
 }
 
-// Look returns nil while the hold lives, and then what ended it. It checks the grant first.
-func (h *Hold) Look() error {
+// Settle returns nil while the hold lives, and then what ended it. It settles the grant first.
+func (h *Hold) Settle() error {
 	if end := h.end.Load(); end != nil {
 		return *end
 	}
-	if h.State.Look() != nil {
+	if h.State.Settle() != nil {
 		return *h.ended()
 	}
 	return nil
 }
 
-// ended returns what has ended the hold; nil if it lives. Unlike Look it does not call Grant.Alive.
+// ended returns what has ended the hold; nil if it lives. Unlike Settle it does not call
+// Grant.Alive.
 func (h *Hold) ended() *error {
 	if end := h.State.end.Load(); end != nil {
 		h.end.CompareAndSwap(nil, end)
@@ -175,7 +177,7 @@ func (h *Hold) ended() *error {
 func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context.CancelFunc, err error) {
 	NeedContext(ctx)
 	ended := ctx.Err() != nil // before the release: then ctx is the limit
-	first := h.Look() == nil && h.end.CompareAndSwap(nil, &released)
+	first := h.Settle() == nil && h.end.CompareAndSwap(nil, &released)
 	if h.listening.Load() {
 		all := h.State.listeners.Load()
 		all.telling.Lock()
@@ -239,7 +241,7 @@ func (h *Hold) listen() *listeners {
 // Lost returns a channel that is closed when the hold is lost. It stays open when the hold is
 // released.
 func (h *Hold) Lost() <-chan struct{} {
-	_ = h.Look()
+	_ = h.Settle()
 	all := h.listen()
 	defer all.mu.Unlock()
 	if end := h.ended(); end != nil {

@@ -43,9 +43,9 @@ func release(h *Hold) error {
 
 // lose ends the grant, and reports whether this has ended the hold.
 func (l *life) lose(why error) bool {
-	before := l.Look()
+	before := l.Settle()
 	l.grant.Lose(why)
-	return before == nil && errors.Is(l.Look(), ErrLost)
+	return before == nil && errors.Is(l.Settle(), ErrLost)
 }
 
 func open(c <-chan struct{}) bool {
@@ -68,7 +68,7 @@ func TestALossIsToldToAll(t *testing.T) {
 	if open(lost) || open(done) || open(ctx.Done()) {
 		t.Fatal("the loss was not reported")
 	}
-	for _, err := range []error{l.Look(), context.Cause(ctx), release(&l.Hold)} {
+	for _, err := range []error{l.Settle(), context.Cause(ctx), release(&l.Hold)} {
 		if !errors.Is(err, ErrLost) || !errors.Is(err, why) {
 			t.Errorf("%v does not say that and why the lock was lost", err)
 		}
@@ -85,7 +85,7 @@ func TestALossIsToldToAll(t *testing.T) {
 // When a paused process resumes, no timer has fired yet: the first call must report the loss.
 func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 	for name, look := range map[string]func(*life, context.Context) bool{
-		"Look":        func(l *life, _ context.Context) bool { return l.Look() != nil },
+		"Settle":      func(l *life, _ context.Context) bool { return l.Settle() != nil },
 		"Lost":        func(l *life, _ context.Context) bool { return !open(l.Lost()) },
 		"Release":     func(l *life, _ context.Context) bool { return errors.Is(release(&l.Hold), ErrLost) },
 		"Context":     func(l *life, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
@@ -102,7 +102,7 @@ func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 				return nil
 			})
 			ctx := l.Context(t.Context())
-			if l.Look() != nil || ctx.Err() != nil {
+			if l.Settle() != nil || ctx.Err() != nil {
 				t.Fatal("dead from the start")
 			}
 			dead.Store(true)
@@ -122,7 +122,7 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 	if !errors.Is(context.Cause(ctx), context.Canceled) {
 		t.Fatalf("cause %v", context.Cause(ctx))
 	}
-	if l.Look() != nil {
+	if l.Settle() != nil {
 		t.Fatal("the parent's end ended the hold")
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
@@ -156,7 +156,7 @@ func TestOneEndAmongMany(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if errors.Is(l.Look(), ErrLost) {
+		if errors.Is(l.Settle(), ErrLost) {
 			ends.Add(1)
 		}
 		if ends.Load() != 1 || told.Load() != 9 {
@@ -236,7 +236,7 @@ func TestHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	for name, end := range map[string]func(*life){
 		"lost":     func(l *life) { l.grant.Lose(errors.New("test")) },
 		"released": func(l *life) { _, _ = release(&l.Hold), l.grant.Release() },
-		"found":    func(l *life) { l.look = func() error { return errors.New("test") }; _ = l.Look() },
+		"found":    func(l *life) { l.look = func() error { return errors.New("test") }; _ = l.Settle() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(alive)
@@ -321,17 +321,17 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 	if err := release(&l.Hold); err != nil {
 		t.Fatal(err)
 	}
-	if open(done) { // a goroutine that waits for Done does not call Look
+	if open(done) { // a goroutine that waits for Done does not call Settle
 		t.Error("the context is still alive")
 	}
-	if other.Look() != nil || !open(others) {
+	if other.Settle() != nil || !open(others) {
 		t.Error("the other hold has ended, too")
 	}
 	l.grant.Lose(errors.New("test"))
 	if !open(lost) || open(others) {
 		t.Errorf("Lost is open: %v; that of the other hold: %v", open(lost), open(others))
 	}
-	for what, err := range map[string]error{"Look": l.Look(), "cause": context.Cause(ctx), "Release": release(&l.Hold)} {
+	for what, err := range map[string]error{"Settle": l.Settle(), "cause": context.Cause(ctx), "Release": release(&l.Hold)} {
 		if !errors.Is(err, ErrReleased) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -38,7 +38,7 @@
 //
 // The process that created the nodes deletes them: waiters.leave does it for a waiter,
 // Grant.Release for a released grant, and a goroutine of Grant.CleanUp for a lost grant. For a
-// grant they first wait until a downgrade under way has ended (Grant.settled). Each repeats the
+// grant they first wait until a downgrade under way has ended (Grant.stable). Each repeats the
 // request until the nodes are gone, the Conn is closed, or the session is over. A caller that waits
 // for that returns when the session must be considered lost (zkclient.Lease.Finish). The server
 // deletes the nodes of a session that is over. If it refuses a request, for lack of a right, the
@@ -148,7 +148,7 @@
 // mutexes of lower tiers, and waits for no request or event while it holds any. The copy of the
 // library that `make sim` runs panics otherwise.
 //
-// To ask a hold or a grant whether it lives (Err, State.Look) may end it, and so run its hooks:
+// To ask a hold or a grant whether it lives (Err, State.Settle) may end it, and so run its hooks:
 // always under a mutex of the listeners, and perhaps also under a recipe's. So a hook that needs a
 // recipe's mutex runs on a goroutine of its own.
 package queue

@@ -29,14 +29,14 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from || !h.held.CompareAndSwap(held, pending) {
 		return h.endOr(errors.New("not held for writing")) // or another downgrade or a release was first
 	}
-	settle := func(now *heldNodes) {
+	decide := func(now *heldNodes) {
 		h.held.Store(now)
 		close(pending.pending)
 	}
-	// If the hold ends from now on, the clean-up waits for settle and deletes the right node. If it
-	// ended before, the clean-up deletes the old node and would leave the new one.
+	// If the hold ends from now on, the clean-up waits for decide, and deletes the right node. If it
+	// ended before, the clean-up deletes the old node, and would leave the new one.
 	if err := h.Err(); err != nil {
-		settle(held)
+		decide(held)
 		return err
 	}
 
@@ -45,14 +45,14 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	err := h.Finish(ctx, "the downgrade goes on", func() error {
 		err := h.client.Replace(h.sess, q.dir, old[0].node, now.node, q.cfg.Data, q.cfg.ACL)
 		if err != nil {
-			settle(held)
+			decide(held)
 			h.missed(old[0], err)
 			return err
 		}
-		h.call.downgraded(ctx, q, now.node) // before settle, so that a release, which waits for settle, notifies later
+		h.call.downgraded(ctx, q, now.node) // before decide, so that a release, which waits for it, notifies later
 		nodes := slices.Clone(held.nodes)
 		nodes[slices.Index(nodes, old[0])] = now
-		settle(&heldNodes{nodes: nodes})
+		decide(&heldNodes{nodes: nodes})
 		if h.watching.Load() {
 			go h.watch(now)
 		}

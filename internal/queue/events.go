@@ -119,7 +119,7 @@ func (call Call) ended(h *Hold, end error) {
 		case was == nil: // reported already
 		case was.changing, !lost && h.held.Load().pending != nil, !c.held.CompareAndSwap(was, nil):
 			go func() {
-				h.settled()
+				h.stable()
 				call.ended(h, end)
 			}()
 		case lost:

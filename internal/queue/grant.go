@@ -110,7 +110,7 @@ func (g *Grant) CleanUp(end error) {
 	g.client.Held.Delete(g)
 	if errors.Is(end, hold.ErrLost) {
 		g.lease.End()
-		go func() { _ = g.remove(g.settled().nodes, false) }()
+		go func() { _ = g.remove(g.stable().nodes, false) }()
 	}
 }
 
@@ -119,7 +119,7 @@ func (g *Grant) CleanUp(end error) {
 // count.
 func (g *Grant) missed(n nodeRef, err error) {
 	switch {
-	case err == zk.ErrNoNode && slices.Contains(g.settled().nodes, n):
+	case err == zk.ErrNoNode && slices.Contains(g.stable().nodes, n):
 		g.state.Lose(n.queue.Wrap("hold", fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)))
 	case errors.Is(err, zkclient.ErrOver), errors.Is(err, zkclient.ErrClosed):
 		g.state.Lose(err)
@@ -127,7 +127,7 @@ func (g *Grant) missed(n nodeRef, err error) {
 }
 
 // Err returns nil while the grant lives, and then what ended it. It sets no watch.
-func (g *Grant) Err() error { return g.state.Look() }
+func (g *Grant) Err() error { return g.state.Settle() }
 
 // OnEnd has hook called when the grant ends, see hold.Hold.OnEnd.
 func (g *Grant) OnEnd(hook func(error)) (forget func()) { return g.self.OnEnd(hook) }
@@ -138,13 +138,13 @@ func (g *Grant) Token() int64 { return g.token }
 // Timeout returns the session timeout.
 func (g *Grant) Timeout() time.Duration { return g.client.Timeout() }
 
-// settled returns the nodes once no downgrade is under way.
-func (g *Grant) settled() *heldNodes {
+// stable returns the nodes once no downgrade is under way.
+func (g *Grant) stable() *heldNodes {
 	held, _ := g.holding(context.Background())
 	return held
 }
 
-// holding is like settled, but returns an error if ctx ends first.
+// holding is like stable, but returns an error if ctx ends first.
 func (g *Grant) holding(ctx context.Context) (*heldNodes, error) {
 	for {
 		held := g.held.Load()
@@ -182,7 +182,7 @@ func (g *Grant) Release(ctx context.Context) error {
 		return end
 	}
 	defer g.lease.End()
-	return g.Finish(ctx, deleting, func() error { return g.remove(g.settled().nodes, true) })
+	return g.Finish(ctx, deleting, func() error { return g.remove(g.stable().nodes, true) })
 }
 
 // releaseIn deletes the nodes in some queues. If no other nodes are left, the grant ends.
@@ -195,7 +195,7 @@ func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
 	}
 	return g.Finish(ctx, deleting, func() error {
 		for {
-			held := g.settled()
+			held := g.stable()
 			these, others := in(held.nodes, queues...)
 			if others == nil { // they have been released meanwhile
 				return g.Release(context.Background())

@@ -84,7 +84,7 @@ func (h *Hold) Release(ctx context.Context) error {
 func (h *Hold) GiveBack(ctx context.Context) error { return h.releaseIn(ctx, h.in) }
 
 // Err returns nil while the hold lives, and then what ended it. It sets no watch.
-func (h *Hold) Err() error { return h.state.Look() }
+func (h *Hold) Err() error { return h.state.Settle() }
 
 // endOr returns the end of the hold, or err if it lives. The end explains other errors, because the
 // context of the call may be the hold's own.
