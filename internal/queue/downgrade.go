@@ -33,8 +33,8 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		h.held.Store(now)
 		close(pending.pending)
 	}
-	// If the hold ends from now on, the clean-up waits for decide, and deletes the right node. If it
-	// ended before, the clean-up deletes the old node, and would leave the new one.
+	// If the hold ends from now on, the clean-up waits for decide, and deletes the right node. If
+	// the hold ended before, the clean-up deletes the old node, and would leave the new one.
 	if err := h.Err(); err != nil {
 		decide(held)
 		return err

@@ -15,7 +15,7 @@ var canceling = []scenario{
 	{"a waiting Lock is canceled at any step", canceledInLine, alone},
 	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
 	{"a Lock is canceled while there is no connection", canceledOffline, 0},
-	{"an Unlock with a dead context deletes all the same", unlockedByTheDead, 0},
+	{"a Release with a canceled context deletes the node", unlockedByTheDead, 0},
 	{"questions to a silent server end with their context", questionsEnd, 0},
 }
 

@@ -11,7 +11,7 @@ import (
 
 var fencing = []scenario{
 	{"the token grows forever", tokens, 0},
-	{"Verify finds out what no event has told", verifies, 0},
+	{"Verify detects what no event has reported", verifies, 0},
 	{"Verify asks the quorum", verifiesByTheQuorum, 0},
 }
 

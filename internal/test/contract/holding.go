@@ -17,17 +17,17 @@ import (
 )
 
 var holding = []scenario{
-	{"a hold lasts until it is unlocked", lasts, 0},
+	{"a hold lasts until it is released", lasts, 0},
 	{"the context of Lock bounds the wait and not the hold", boundsTheWait, 0},
 	{"a context that is done loses although the lock is free", doneContextLoses, 0},
 	{"the context of a hold has its parent's values and end", derives, 0},
-	{"an Unlock with the context of its own hold is the first", unlockedByItsOwnContext, 0},
-	{"an Unlock with the context of its own hold waits no longer than its parent", boundedByItsParent, 0},
-	{"an Unlock with the context of another hold says nothing of that one", unlockedByAnothersContext, 0},
-	{"a question with the context of a hold that has ended tells that", askedByItsOwnContext, 0},
+	{"a Release with the context of its own hold is the first", unlockedByItsOwnContext, 0},
+	{"a Release with the context of its own hold waits no longer than its parent", boundedByItsParent, 0},
+	{"a Release with the context of another hold does not return the end of that hold", unlockedByAnothersContext, 0},
+	{"a call with the context of a hold that has ended returns that end", askedByItsOwnContext, 0},
 	{"two values on one connection exclude each other", valuesExclude, 0},
 	{"options may be changed after New", optionsAreCopied, 0},
-	{"the queue tells who holds and who waits", queueTells, 0},
+	{"the queue shows who holds and who waits", queueTells, 0},
 	{"the queue is judged without members that left while it was read", queueWithoutTheLeft, 0},
 }
 
@@ -176,7 +176,7 @@ func unlockedByAnothersContext(s *scene) {
 	first := other.lock()
 	lost, released := first.Context(s.Ctx), context.Context(nil)
 	s.kill(other.conn.SessionID())
-	test.Within(s, soon, "the loss is told", func() { <-lost.Done() })
+	test.Within(s, soon, "the loss is reported", func() { <-lost.Done() })
 	s.Is(first.Release(s.Ctx), zklocks.ErrLost)
 	first = other.lock()
 	released = first.Context(s.Ctx)

@@ -107,7 +107,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		answer, err := left.Word("isro")
 		return err == nil && answer == "ro"
 	})
-	test.Within(t, soon, "the loss is told", func() { <-hold.Lost() })
+	test.Within(t, soon, "the loss is reported", func() { <-hold.Lost() })
 	for _, call := range []lockFunc{lock.Lock, lock.TryLock} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if _, err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, zklocks.ErrNoAnswer) {

@@ -15,15 +15,15 @@ import (
 
 var losing = []scenario{
 	{"a hold is lost with its node, its session and its connection", lostWhileHolding, 0},
-	{"a loss that no caller asked for shows at the unlock", lossUnasked, 0},
-	{"an Unlock that the expiry overtakes says that the lock was lost", expiredWhileUnlocking, 0},
+	{"a loss that no caller asked for shows at the release", lossUnasked, 0},
+	{"a Release that the expiry overtakes returns that the lock was lost", expiredWhileUnlocking, 0},
 	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
 	{"a waiter whose session expires queues again at the tail", expiredWhileWaiting, 0},
 	{"a waiter that loses its place together with the holder does not hold", deletedWithTheHolder, 0},
 	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
 	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
 	{"a lost hold whose session lives on leaves no node", survivorDeleted, 0},
-	{"a hold tells its deadline, which moves on until nothing is heard", tellsTheDeadline, 0},
+	{"a hold has a deadline, which moves on while servers answer", tellsTheDeadline, 0},
 }
 
 // over asserts all promises about a lost hold.

@@ -15,13 +15,13 @@ import (
 )
 
 var observing = []scenario{
-	{"an observer is told of a lock that was free", observedFree, 0},
-	{"an observer is told of the wait", observedWait, 0},
-	{"an observer is told of calls that fail", observedFailure, 0},
-	{"an observer is told of waiters that lose their place", observedRequeue, 0},
-	{"an observer is told why a hold was lost", observedLoss, 0},
-	{"an observer is told of retries", observedRetry, 0},
-	{"an observer is not told of retries that are not sent", observedOutage, 0},
+	{"an observer is notified of a lock that was free", observedFree, 0},
+	{"an observer is notified of the wait", observedWait, 0},
+	{"an observer is notified of calls that fail", observedFailure, 0},
+	{"an observer is notified of waiters that lose their place", observedRequeue, 0},
+	{"an observer is notified why a hold was lost", observedLoss, 0},
+	{"an observer is notified of retries", observedRetry, 0},
+	{"an observer is not notified of retries that are not sent", observedOutage, 0},
 }
 
 // observed returns a client with an observer.

@@ -19,7 +19,7 @@ var replies = []scenario{
 	{"a waiter gets its turn when any request is throttled", throttledInLine, 0},
 	{"a create whose reply was lost and whose caller has left is undone", createAbandoned, 0},
 	{"a repeated delete does not delete the next hold", deleteRepeated, exclusive},
-	{"an Unlock goes on through an outage", unlockedOffline, 0},
+	{"a Release goes on through an outage", unlockedOffline, 0},
 }
 
 var (

@@ -19,7 +19,7 @@ import (
 )
 
 var secrets = []scenario{
-	{"no error and no message of the log tells a secret", secretsKept, 0},
+	{"no error and no message of the log has a secret", secretsKept, 0},
 }
 
 // journal is a logger that keeps its messages, and records errors as well.

@@ -215,7 +215,7 @@ func (s *Stage) Fired(f *proxy.Fault) {
 // Lost waits until a hold reports its loss.
 func (s *Stage) Lost(lost <-chan struct{}) {
 	s.Helper()
-	test.Within(s, soon, "the loss is told", func() { <-lost })
+	test.Within(s, soon, "the loss is reported", func() { <-lost })
 }
 
 // NodeOf returns the path of a hold's node; of its first node, if it has several.

@@ -15,7 +15,7 @@ var transactions = []scenario{
 	{"a transaction answers for the operations of the caller alone", multiAnswers, 0},
 	{"an operation of the caller that is refused is no loss", multiRefused, 0},
 	{"a transaction takes place only while the lock is held", multiEnds, 0},
-	{"a transaction that finds the node deleted tells the loss", multiLoses, 0},
+	{"a transaction that finds the node deleted reports the loss", multiLoses, 0},
 	{"the guards of two holds make one transaction", guardsOfTwo, 0},
 	{"a transaction whose answer is lost is not repeated", multiOnce, 0},
 	{"a transaction whose answer is lost with the hold says both", multiUnanswered, 0},

@@ -285,7 +285,7 @@ var mutants = []mutant{
 		why:  "writes of a holder that has lost the lock are done",
 		old:  `guarded = append(guarded, check)`,
 		new:  "check.Path = check.Path[:1]\n\t\t\tguarded = append(guarded, check)",
-		test: "reentrant TestMutex/a transaction that finds the node deleted tells the loss",
+		test: "reentrant TestMutex/a transaction that finds the node deleted reports the loss",
 	}, {
 		name: "multi-repeated", pkg: "internal/zkclient",
 		why:  "its answer was lost, and it may have been done: what it creates exists, what it adds is added twice",
@@ -297,7 +297,7 @@ var mutants = []mutant{
 		why:  "a deferred Release after a cancellation deletes no node",
 		old:  "return g.Finish(ctx, deleting",
 		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.Finish(ctx, deleting",
-		test: "reentrant TestMutex/an Unlock with a dead context deletes all the same", world: "any",
+		test: "reentrant TestMutex/a Release with a canceled context deletes the node", world: "any",
 	}, {
 		name: "delete-not-repeated", pkg: "internal/zkclient",
 		why: "a delete whose connection was lost may not have been done",
