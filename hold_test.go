@@ -381,6 +381,22 @@ func TestAFarServerCostsNoHold(t *testing.T) {
 	}
 }
 
+// The first lock of a session makes its directory, so several requests come before the grant.
+func TestTheFirstLockOfASessionOnAFarServer(t *testing.T) {
+	for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			host := zktest.NewServer(t).Host("host")
+			host.Delay(timeout / 9) // each way
+			hold := take(t, rwlock.New(host.Connect(t, timeout), "/far").Lock)
+			time.Sleep(3 * timeout)
+			if !hold.Held() {
+				t.Errorf("T = %v: %v", timeout, hold.Err())
+			}
+			release(t, hold)
+		})
+	}
+}
+
 func TestAJitteryNetworkCostsNoHold(t *testing.T) {
 	const timeout = 4 * time.Second
 	for seed := range uint64(20) {

@@ -46,7 +46,7 @@ type waiter struct {
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. If an error
 // concerns one of several locks, enqueue also returns the queue of that lock.
-func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, error) {
+func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Queue, err error) {
 	client := parts[0].Queue.client
 	claims, err := claimsOf(parts)
 	if err != nil {
@@ -56,13 +56,19 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 	if err != nil {
 		return nil, nil, err
 	}
+	lease := client.Keep(sess) // while requests take long, heartbeats must move the deadline on
+	defer func() {
+		if err != nil {
+			lease.End()
+		}
+	}()
 	epoch := client.Epoch()
 	if !wait { // before a limit is read, which may create a node
 		if q, err := visiblyBusy(ctx, sess, parts); err != nil {
 			return nil, q, err
 		}
 	}
-	all := make(waiters, len(parts))
+	all = make(waiters, len(parts))
 	for i, p := range parts {
 		limit, err := p.limit(ctx, sess)
 		if err != nil {
@@ -84,16 +90,16 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, *Queue, err
 			}
 		}
 	}
-	made, at, err := client.Claim(ctx, sess, claims...)
+	made, step, err := client.Claim(ctx, sess, claims...)
 	for i, w := range all {
 		if c := claims[i]; c.Touch || c.Keep {
 			w.queue.data.claimed(c, made, i)
 		}
 	}
 	if err != nil {
-		return nil, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err)
+		return nil, parts[step.Claim].Queue, all[step.Claim].refused(ctx, step.Does, err)
 	}
-	lease, token := client.Keep(sess), tokenOf(made)
+	token := tokenOf(made)
 	for i, w := range all {
 		w.made, w.nodes, w.lease, w.token, w.together = made[i], made[i].Nodes, lease, token, all
 	}

@@ -30,12 +30,17 @@ type beats struct {
 	due    time.Time // of the next heartbeat; a late heartbeat does not delay the next
 }
 
-// KeepAlive starts or stops the heartbeats.
+// KeepAlive starts or stops the heartbeats. A heartbeat that was due soon when they were stopped is
+// still due then: a waiter that starts over must not put it off.
 func (c *Conn) KeepAlive(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.beats.wanted = on
-	c.beatAt(time.Now().Add(c.beatPeriod()))
+	due := c.beats.due
+	if now := time.Now(); !due.After(now) {
+		due = now.Add(c.beatPeriod())
+	}
+	c.beatAt(due)
 }
 
 // beatPeriod returns P.

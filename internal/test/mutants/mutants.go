@@ -189,13 +189,13 @@ var mutants = []mutant{
 	}, {
 		name: "locks-queued-for-one-by-one", pkg: "internal/queue", in: "enqueue",
 		why: "two callers can each be first at one lock: a deadlock",
-		old: "made, at, err := client.Claim(ctx, sess, claims...)",
+		old: "made, step, err := client.Claim(ctx, sess, claims...)",
 		new: `var made []zkclient.Claimed
-	var at zkclient.Step
+	var step zkclient.Step
 	for i, claim := range claims {
 		one, _, refusal := client.Claim(ctx, sess, claim)
 		if err = refusal; err != nil {
-			at.Claim = i
+			step.Claim = i
 			break
 		}
 		made = append(made, one...)
