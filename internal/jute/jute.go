@@ -35,6 +35,7 @@ const (
 	OpMultiRead       int32 = 22
 	OpAuth            int32 = 100
 	OpSetWatches      int32 = 101
+	OpSASL            int32 = 102
 	OpGetEphemerals   int32 = 103
 	OpCountChildren   int32 = 104
 	OpSetWatches2     int32 = 105
@@ -70,6 +71,7 @@ const (
 	CodeAuthFailed     int32 = -115
 	CodeSessionMoved   int32 = -118
 	CodeNoWatcher      int32 = -121
+	CodeRequiresSASL   int32 = -124
 )
 
 // Flags of a create.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -63,6 +64,8 @@ func matches(who ident, id string) bool {
 	switch who.scheme {
 	case "digest":
 		return who.id == id
+	case "sasl":
+		return who.id == id || who.id == "super"
 	case "ip":
 		addr, err := netip.ParseAddr(who.id)
 		prefix, ok := prefixOf(id)
@@ -82,8 +85,8 @@ func prefixOf(id string) (netip.Prefix, bool) {
 }
 
 // resolveACL checks the ACL of a request and replaces the scheme "auth" by the client's own
-// identities.
-func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
+// identities. ipv6 and sasl: the server knows such identities.
+func resolveACL(list []acl, who []ident, ipv6, sasl bool) ([]acl, int32) {
 	if len(list) == 1 && list[0] == openACL[0] {
 		return openACL, jute.CodeOK
 	}
@@ -102,7 +105,7 @@ func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 			found := false
 			for _, w := range who {
 				// An address is no proof of identity.
-				if w.scheme == "digest" {
+				if w.scheme == "digest" || w.scheme == "sasl" {
 					resolved = append(resolved, acl{a.perms, w})
 					found = true
 				}
@@ -110,7 +113,8 @@ func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 			if !found {
 				return nil, jute.CodeInvalidACL
 			}
-		case a.scheme == "digest" && validDigest(a.id), a.scheme == "ip" && validIP(a.id, ipv6):
+		case a.scheme == "digest" && validDigest(a.id), a.scheme == "ip" && validIP(a.id, ipv6),
+			a.scheme == "sasl" && sasl && validPrincipal.MatchString(a.id):
 			resolved = append(resolved, a)
 		default:
 			return nil, jute.CodeInvalidACL
@@ -118,6 +122,9 @@ func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 	}
 	return resolved, jute.CodeOK
 }
+
+// validPrincipal matches a user, and a Kerberos principal.
+var validPrincipal = regexp.MustCompile(`^([^@]*|[^/@]*(/[^/@]*)?@[^/@]*)$`)
 
 // validDigest requires two parts. As in ZooKeeper, empty parts at the end do not count.
 func validDigest(id string) bool {

@@ -26,9 +26,11 @@ type conn struct {
 	session     int64
 	timeout     time.Duration
 	auth        []ident
-	readOnly    bool // the client knows of read-only servers, and expects their flag in the answer
-	initialized bool // the connect request has arrived
-	established bool // the connect request was answered
+	sasl        SASLStep // nil: no exchange has begun
+	hasUser     bool     // the exchange is complete
+	readOnly    bool     // the client knows of read-only servers, and expects their flag in the answer
+	initialized bool     // the connect request has arrived
+	established bool     // the connect request was answered
 	ready       chan struct{}
 	ending      bool // the connection closes when all output is written; no output is added
 	closed      bool
@@ -282,6 +284,15 @@ func (c *conn) packet(b []byte) {
 	}
 	if op == jute.OpAuth {
 		c.authPacket(xid, &d)
+		return
+	}
+	if op == jute.OpSASL {
+		c.saslPacket(xid, &d)
+		return
+	}
+	if s := c.m.e.cfg.SASL; s != nil && s.Required && !c.hasUser {
+		c.reply(xid, 0, jute.CodeRequiresSASL)
+		c.end()
 		return
 	}
 	c.m.submit(c, xid, op, d.Rest)

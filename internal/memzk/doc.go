@@ -21,9 +21,10 @@
 // # Limits
 //
 // It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
-// quotas, no reconfiguration, no observers, no SASL and no TLS (wrap the connections). It refuses
-// nodes with a time to live, as ZooKeeper does by default. Requests for SASL and reconfigurations,
-// and requests that no client sends (17, 20, -10), are answered like unknown requests.
+// quotas, no reconfiguration, no observers and no TLS (wrap the connections). It refuses nodes
+// with a time to live, as ZooKeeper does by default. Reconfigurations, and requests that no client
+// sends (17, 20, -10), are answered like unknown requests. SASL is a function of the Config, with
+// DIGEST-MD5 as in ZooKeeper; the option zookeeper.allowSaslFailedClients is not there.
 //
 // # Fidelity
 //

@@ -184,7 +184,7 @@ func (m *Member) prepare(r *request) (*txn, int32) {
 	case jute.OpCloseSession:
 		return m.closeTxn(r.session), jute.CodeOK
 	}
-	draft := draft{t: m.tree, ipv6: m.e.behavior.ipv6}
+	draft := draft{t: m.tree, ipv6: m.e.behavior.ipv6, sasl: m.e.cfg.SASL != nil}
 	who := requester{session: r.session}
 	if r.c != nil {
 		who.auth = r.c.auth

@@ -28,6 +28,7 @@ type draft struct {
 	t       *tree
 	changed map[string]*record // nil value: deleted
 	ipv6    bool               // IPv6 addresses in ACLs are allowed
+	sasl    bool               // ACLs can have the scheme sasl
 }
 
 func (d *draft) get(path string) (record, bool) {
@@ -87,7 +88,7 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 		return txn{}, jute.CodeBadArguments
 	}
 	parentPath := path[:slash]
-	list, code := resolveACL(list, who.auth, d.ipv6)
+	list, code := resolveACL(list, who.auth, d.ipv6, d.sasl)
 	if code != jute.CodeOK {
 		return txn{}, code
 	}
@@ -221,7 +222,7 @@ func (d *draft) setData(who requester, path string, data []byte, version int32) 
 }
 
 func (d *draft) setACL(who requester, path string, list []acl, version int32) (txn, int32) {
-	list, invalid := resolveACL(list, who.auth, d.ipv6)
+	list, invalid := resolveACL(list, who.auth, d.ipv6, d.sasl)
 	if invalid != jute.CodeOK && validPath(path) {
 		return txn{}, invalid
 	}
