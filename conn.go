@@ -40,12 +40,14 @@ type Conn struct{ connSlot }
 // Connect fails
 //   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
 //     or above 24 days, a user name that is empty or contains a colon;
-//   - at once when the server refuses the credentials: the error matches zk.ErrAuthFailed;
+//   - at once when the servers refuse the credentials: the error matches zk.ErrAuthFailed;
 //   - at once when the file of [WithSessionFile] cannot be used;
 //   - when ctx is canceled first: the error wraps ctx's error and the error of the last attempt.
 //
-// After a failure Connect leaves no network connection, no session and no goroutine behind. Only a
-// function of [WithSessionEvents] that has not returned yet keeps its goroutine.
+// After a failure Connect leaves no network connection, no session and no goroutine behind. There
+// are two exceptions: a function of [WithSessionEvents] that has not returned yet keeps its
+// goroutine, and a server that refuses the credentials of [WithSASL] keeps the session, which has no
+// nodes, until its timeout.
 //
 // # Compared with zk.Connect
 //

@@ -19,7 +19,8 @@ type lockOption = slot.LockOption
 
 // WithACL sets the access control list of every node that a lock creates: its nodes, its directory
 // and the directory's parents. The default is zk.WorldACL(zk.PermAll): every client may delete the
-// lock's nodes.
+// lock's nodes. zk.AuthACL(zk.PermAll) opens them to the identities of the connection alone, see
+// [WithDigestAuth] and [WithSASL].
 //
 // In ZooKeeper the right to delete a node belongs to its parent: the list of the directory protects
 // the nodes of a lock.

@@ -60,8 +60,8 @@
 // client has reconnected.
 //
 // Tests compare this server with ZooKeeper request by request, for all that clients of one server
-// send and receive. It has no SASL and no reconfigurations, and refuses nodes with a time to live,
-// as ZooKeeper does by default. Still, run what a program promises to its users once on a real
+// send and receive. It has no Kerberos and no reconfigurations, and refuses nodes with a time to
+// live, as ZooKeeper does by default. Still, run what a program promises to its users once on a real
 // server.
 //
 // # In a bubble

@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -59,6 +60,15 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 // millisecond or above 29 hours. The default is 2 s, as in ZooKeeper's sample configuration: it
 // grants 4 to 40 s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
+
+// WithSASL makes the server know users, with their passwords, for zklocks.SASLDigest. If required is
+// true, the server refuses each request of a client that has not authenticated as one of them, as
+// ZooKeeper does with sessionRequireClientSASLAuth. The default is a server without SASL. Tests of a
+// program that uses Kerberos can use it, too: the mechanism alone differs.
+func WithSASL(users map[string]string, required bool) Option {
+	users = maps.Clone(users)
+	return option(func(s *settings) { s.SASL = &memzk.SASL{Start: memzk.DigestMD5(users), Required: required} })
+}
 
 // WithVersion sets the version whose behavior the server imitates, as in "3.8.0", the oldest known
 // version; t fails for an older version. The default is the newest known version.

@@ -31,6 +31,7 @@ type Conn struct {
 	hosts   *hosts
 
 	ready    chan struct{}   // receives a value when there is a session
+	refusal  chan error      // receives the error when the servers have refused the credentials of SASL
 	returned atomic.Bool     // Connect has returned the Conn
 	events   context.Context // done when Connect has failed: no session event is reported after that
 	failed   context.CancelFunc
@@ -66,6 +67,7 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		settings: s,
 		timeout:  timeout,
 		ready:    make(chan struct{}, 1),
+		refusal:  make(chan error, 1),
 		closed:   make(chan struct{}),
 		xid:      ownXids,
 	}
@@ -91,6 +93,7 @@ func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	conn, err := c.open(network, server)
+	c.refused(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -107,6 +110,10 @@ func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
 
 // open connects to one address of the server, within the limit that hosts sets.
 func (c *Conn) open(network, server string) (*packetConn, error) {
+	sasl, err := c.startSASL(server)
+	if err != nil {
+		return nil, c.at(server, err)
+	}
 	address, limit, err := c.hosts.address()
 	if err != nil {
 		return nil, err
@@ -126,7 +133,9 @@ func (c *Conn) open(network, server string) (*packetConn, error) {
 		}
 		return nil, c.at(address, err)
 	}
-	return newPacketConn(c, conn, address, limit), nil
+	p := newPacketConn(c, conn, address, limit)
+	p.sasl = sasl
+	return p, nil
 }
 
 // secure begins TLS. It checks the certificate against the name that was given to Connect.

@@ -93,6 +93,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 func (c *Conn) start(ctx context.Context) error {
 	select {
 	case <-c.ready:
+	case err := <-c.refusal:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

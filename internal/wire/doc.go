@@ -34,6 +34,7 @@
 //	call.go              the locks' requests
 //	watches.go           requests that set watches
 //	packetconn.go        each packet
+//	sasl.go              SASL, between the handshake and the first request
 //	sessionfile.go       the file with the session, for the case that the process dies
 //	sessionfile_unix.go  its lock and its rights
 //	sessionfile_linux.go its host and its processes

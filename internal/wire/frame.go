@@ -19,6 +19,7 @@ const (
 
 	minHandshake = 20 // version, timeout, session, length of the password
 	maxHandshake = 1 << 10
+	maxSASL      = 64 << 10
 
 	timeoutInHandshake  = lengthSize + 4 // after the version
 	passwordInHandshake = lengthSize + minHandshake - 4
@@ -48,6 +49,7 @@ const (
 	opRemoveWatches int32 = 18
 	opSetAuth       int32 = 100
 	opSetWatches    int32 = 101
+	opSASL          int32 = 102
 	opClose         int32 = -11
 )
 

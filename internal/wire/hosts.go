@@ -45,6 +45,8 @@ type hosts struct {
 	next    int       // index in list
 	tries   int       // attempts since the last connection that lasted for settled
 	since   time.Time // when the client connected; zero: it is not connected
+
+	refusals int // attempts in a row that failed because the credentials of SASL were refused
 }
 
 // A host is a server as given to Connect.
@@ -194,9 +196,18 @@ func (h *hosts) hung() {
 // servers: a hold may be lost while the client waits for a dead server.
 func (h *hosts) answered() {
 	h.last.avoided = time.Time{}
+	h.refusals = 0
 	for _, x := range h.list {
 		x.hangs = 0
 	}
+}
+
+// refused records that the credentials were refused in an attempt. It reports whether the servers
+// have refused them. One refusal proves nothing: a Kerberos ticket is stale if the server has a new
+// key, and one server may be configured wrongly.
+func (h *hosts) refused() bool {
+	h.refusals++
+	return h.refusals >= max(2, h.round())
 }
 
 // sleep returns after d, or ctx's error.

@@ -17,6 +17,7 @@ type settings struct {
 	logger    zk.Logger // nil: none
 	auth      []credentials
 	tls       func() (*tls.Config, error) // nil: no TLS
+	sasl      SASLMechanism               // nil: none
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	listeners []*listener
 
@@ -39,6 +40,9 @@ func WithLogger(l zk.Logger) Option {
 func WithDigestAuth(user, password string) Option {
 	return func(s *settings) { s.auth = append(s.auth, credentials{user, password}) }
 }
+
+// WithSASL is zklocks.WithSASL.
+func WithSASL(m SASLMechanism) Option { return func(s *settings) { s.sasl = m } }
 
 // WithTLS is zklocks.WithTLS.
 func WithTLS(config *tls.Config) Option {

@@ -34,7 +34,8 @@ type packetConn struct {
 	net.Conn
 	conn    *Conn
 	address string        // as dialed
-	limit   time.Duration // for the handshake
+	limit   time.Duration // for the handshake, and again for SASL
+	sasl    SASLExchange  // nil: none
 
 	// Only the reading goroutine uses in, buf and left.
 	in   *bufio.Reader
@@ -263,8 +264,19 @@ func (p *packetConn) readHandshake() error {
 }
 
 // admit prepares a session that a server has granted or resumed, before the client knows of it. On
-// an error the connection fails. The caller does not hold conn.mu, which a slow disk would block.
+// an error the connection fails. The caller does not hold conn.mu, which a server that hangs or a
+// slow disk would block.
 func (p *packetConn) admit(session int64, password []byte) error {
+	if p.sasl != nil {
+		answer := p.buf // the password is a part of it
+		p.buf = nil
+		err := p.authenticate()
+		p.buf = answer
+		if err != nil {
+			p.conn.refused(err)
+			return err
+		}
+	}
 	p.conn.record(session, password)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // files has the files of each package in reading order. Of packages queue and wire the doc comment
 // lists the files under "# Files".
 var files = map[string][]string{
-	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "servers.go", "errors.go"},
+	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "sasl.go", "servers.go", "errors.go"},
 	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "handoff.go", "readsharer.go", "sharing.go", "options.go"},
 	"reentrant":         {"doc.go", "reentrant.go", "owner.go", "options.go"},
 	"semaphore":         {"doc.go", "semaphore.go", "count.go", "options.go", "errors.go"},
@@ -32,6 +32,7 @@ var back = map[string]string{
 	"internal/wire: heartbeat.go to packetconn.go": "a timer sends the heartbeat, and a packet sets the timer",
 	"internal/wire: connect.go to takeover.go":     "a Connect with a session file first ends the dead process's session, by a Connect of its own",
 	"internal/wire: sessionfile.go to options.go":  "a session that could not be written is logged",
+	"internal/wire: sasl.go to packetconn.go":      "an exchange reads frames, as the handshake does",
 	"semaphore: count.go to semaphore.go":          "the text of an error",
 }
 

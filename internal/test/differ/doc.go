@@ -16,6 +16,9 @@
 // everything that the other connections receive up to the answer to a ping. A burst on one
 // connection is sent in one write.
 //
+// SASL needs servers of its own, so TestSASL plays scripts of packets on each of its
+// configurations, with the client's side of the library.
+//
 // Some requests cannot be compared and are not generated: packets that no client sends, such as
 // those without a path or with flags of another kind of node, and the requests that the in-memory
 // server does not know. Requests that a server handles out of order, or that end the connection

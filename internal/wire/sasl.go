@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Demanded describes zk.ErrAuthFailed if a call returns it: the server accepts no request before the
+// client has authenticated.
+const Demanded = "the server demands that clients authenticate, by SASL (WithSASL) or by another scheme"
+
+// SASLMechanism is zklocks.SASLMechanism.
+type SASLMechanism = func(ctx context.Context, host string) (next SASLExchange, err error)
+
+// SASLExchange is the client's side of one exchange, see zklocks.SASLMechanism.
+type SASLExchange = func(challenge []byte) (response []byte, done bool, err error)
+
+// startSASL makes the mechanism begin an exchange. It is called before the connection is opened:
+// while the mechanism waits for a KDC no server waits, and no server is taken for a slow server.
+func (c *Conn) startSASL(server string) (next SASLExchange, err error) {
+	if c.sasl == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(c.quit, max(longestTry, cmp.Or(c.Timeout(), c.timeout)*2/3))
+	defer cancel()
+	host, _, _ := net.SplitHostPort(server)
+	if next, err = c.sasl(ctx, host); err != nil {
+		return nil, fmt.Errorf("SASL: %w", err)
+	}
+	return next, nil
+}
+
+// authenticate makes the exchange. The server may end the connection at any request before the
+// exchange is complete, or execute the request without the identity.
+func (p *packetConn) authenticate() error {
+	p.Conn.SetDeadline(time.Now().Add(p.limit))
+	var challenge []byte
+	for {
+		response, done, err := p.sasl(challenge)
+		if err == nil && !(done && response == nil) {
+			challenge, err = p.sendSASL(response)
+		}
+		switch {
+		case p.conn.IsClosed():
+			return net.ErrClosed
+		case err != nil:
+			return fmt.Errorf("SASL: %w", err)
+		case done:
+			return nil
+		}
+	}
+}
+
+// sendSASL sends a response and returns the next challenge; nil: the server sent none.
+func (p *packetConn) sendSASL(response []byte) (challenge []byte, err error) {
+	c := p.conn
+	c.mu.Lock()
+	c.xid--
+	xid := c.xid
+	c.mu.Unlock()
+	if _, err = p.Conn.Write(encode(nil, int32(12+len(response)), xid, opSASL, string(response))); err == nil {
+		err = p.readFrame(replyHeader, maxSASL)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.hosts.hung()
+		return nil, fmt.Errorf("no answer within %v", p.limit)
+	case errors.Is(err, errFrame):
+		return nil, err
+	case err != nil:
+		return nil, errors.New("the server closed the connection")
+	case int32At(p.buf, 4) != xid:
+		return nil, fmt.Errorf("%w: an answer to another request", errFrame)
+	}
+	switch code := int32At(p.buf, codeInReply); code {
+	case 0:
+	case codeAuthFailed, codeDemandsSASL:
+		return nil, fmt.Errorf("the server refuses the credentials: a wrong user or password, a mechanism that the server does not have, "+
+			"or a Kerberos ticket that does not fit its keytab (service name, host name, key number): %w", zk.ErrAuthFailed)
+	default:
+		return nil, fmt.Errorf("the server answered with code %d", code)
+	}
+	challenge, _, _ = stringAt(p.buf, lengthSize+replyHeader) // the length of a challenge that is missing is -1
+	return bytes.Clone(challenge), nil
+}
+
+// refused counts the attempt if its error means that the credentials of SASL were refused. If the
+// servers have refused them, Connect fails; once Connect has returned, refused pauses. Only the
+// client's main goroutine calls it.
+func (c *Conn) refused(err error) {
+	if !errors.Is(err, zk.ErrAuthFailed) || !c.hosts.refused() {
+		return
+	}
+	select {
+	case c.refusal <- err:
+	default:
+	}
+	if c.returned.Load() {
+		c.mu.Lock()
+		c.note(err)
+		c.mu.Unlock()
+		sleep(c.quit, refusalPause)
+	}
+}
