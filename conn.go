@@ -46,8 +46,8 @@ type Conn struct{ connSlot }
 //
 // After a failure Connect leaves no network connection, no session and no goroutine behind. There
 // are two exceptions: a function of [WithSessionEvents] that has not returned yet keeps its
-// goroutine, and a server that refuses the credentials of [WithSASL] keeps the session, which has no
-// nodes, until its timeout.
+// goroutine, and a server that refuses the credentials of [WithSASL] keeps the session, which has
+// no nodes, until its timeout.
 //
 // # Compared with zk.Connect
 //

@@ -115,7 +115,8 @@
 //   - zk.ErrNoAuth: the server refused the request; the text names the missing right.
 //   - zk.ErrAuthFailed: the server refused the credentials. Connect returns this error at once. The
 //     calls of locks wait until ctx is canceled; their error then matches zk.ErrAuthFailed and
-//     ctx's error.
+//     ctx's error. If the server demands credentials and the program has given none, the calls of
+//     locks return this error at once.
 //   - zk.ErrNoNode, from Conn.RequestRelease: the holder or waiter that was asked has gone.
 //   - zk.ErrConnectionClosed: the connection was lost during a transaction of [Hold.Multi] or of
 //     leader's Proclaim. The transaction is not repeated, and may have taken place.

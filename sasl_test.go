@@ -113,7 +113,7 @@ func TestSASLWrong(t *testing.T) {
 	}
 }
 
-// A program without SASL is told that the server demands it.
+// The error of a program without SASL says that the server demands SASL.
 func TestSASLDemanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithSASL(saslUsers, true))
@@ -128,8 +128,8 @@ func TestSASLDemanded(t *testing.T) {
 	})
 }
 
-// A password that is changed at the servers ends a hold at its deadline, and not before. The error of
-// a waiting call says why there is no connection.
+// A password that is changed at the servers ends a hold at its deadline, and not before. The error
+// of a waiting call says why there is no connection.
 func TestSASLPasswordChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithSASL(saslUsers, true))

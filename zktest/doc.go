@@ -61,8 +61,8 @@
 //
 // Tests compare this server with ZooKeeper request by request, for all that clients of one server
 // send and receive. It has no Kerberos and no reconfigurations, and refuses nodes with a time to
-// live, as ZooKeeper does by default. Still, run what a program promises to its users once on a real
-// server.
+// live, as ZooKeeper does by default. Still, run what a program promises to its users once on a
+// real server.
 //
 // # In a bubble
 //

@@ -61,10 +61,10 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 // grants 4 to 40 s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
-// WithSASL makes the server know users, with their passwords, for zklocks.SASLDigest. If required is
-// true, the server refuses each request of a client that has not authenticated as one of them, as
-// ZooKeeper does with sessionRequireClientSASLAuth. The default is a server without SASL. Tests of a
-// program that uses Kerberos can use it, too: the mechanism alone differs.
+// WithSASL makes the server know users, with their passwords, for zklocks.SASLDigest. If required
+// is true, the server refuses each request of a client that has not authenticated as one of them,
+// as ZooKeeper does with sessionRequireClientSASLAuth. The default is a server without SASL. Tests
+// of a program that uses Kerberos can use it, too: the mechanism alone differs.
 func WithSASL(users map[string]string, required bool) Option {
 	users = maps.Clone(users)
 	return option(func(s *settings) { s.SASL = &memzk.SASL{Start: memzk.DigestMD5(users), Required: required} })

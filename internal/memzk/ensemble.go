@@ -30,7 +30,8 @@ type Config struct {
 	// patches) or "3.9.3". Empty: the newest known version.
 	Version string
 
-	// SASL is the mechanism by which clients authenticate; nil: none, as without a JAAS configuration.
+	// SASL is the mechanism by which clients authenticate; nil: none, as without a JAAS
+	// configuration.
 	SASL *SASL
 
 	// SyncLimit is the number of ticks without a packet after which members drop each other; 0: 5.

@@ -15,9 +15,9 @@ import (
 )
 
 // A server may refuse requests without credentials, and close the connection. This does not affect
-// a client with credentials. The first call of a client without credentials returns the server's
-// error. Later calls end with their connections, and the client pauses between its attempts to
-// connect. Only a real server can be configured to demand credentials.
+// a client with credentials. The first call of a client without credentials returns
+// zk.ErrAuthFailed. Later calls end with their connections, and the client pauses between its
+// attempts to connect. Only a real server can be configured to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
@@ -27,8 +27,8 @@ func TestServerThatDemandsCredentials(t *testing.T) {
 
 		p := v.Proxy(t, s.Addr())
 		conn := connect(t, v, 4*time.Second, []string{p.Addr()})
-		if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrAuthFailed) {
-			t.Errorf("the first call: %v", err)
+		if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrAuthFailed) || !errors.Is(conn.LastFailure(), zk.ErrAuthFailed) {
+			t.Errorf("the first call: %v, %v", err, conn.LastFailure())
 		}
 		test.Eventually(t, 20*time.Second, "the connection has ended", func() bool { return p.Seen(proxy.ConnectOp) > 1 })
 		const handshakes = 20

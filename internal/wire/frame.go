@@ -92,7 +92,7 @@ var errs = map[int32]error{
 	codeAuthFailed:  zk.ErrAuthFailed,
 	-116:            zk.ErrClosing,
 	-118:            zk.ErrSessionMoved,
-	codeDemandsSASL: fmt.Errorf("the server demands credentials of another scheme: %w", zk.ErrAuthFailed),
+	codeDemandsSASL: fmt.Errorf("the server demands that clients authenticate, by SASL (WithSASL) or by another scheme: %w", zk.ErrAuthFailed),
 }
 
 // codeError returns the error for a server's code.

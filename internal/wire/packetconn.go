@@ -297,7 +297,7 @@ func (p *packetConn) takeZxid(head []byte) {
 // reply inspects a reply before the client sees it. forClient is false for the answers to the
 // packetConn's own requests, which the client must not see.
 func (p *packetConn) reply(b []byte) (forClient bool, err error) {
-	xid, zxid, code, body := int32At(b, 4), int64At(b, zxidInReply), int32At(b, 16), b[lengthSize+replyHeader:]
+	xid, zxid, code, body := int32At(b, 4), int64At(b, zxidInReply), int32At(b, codeInReply), b[lengthSize+replyHeader:]
 	if xid == xidEvent {
 		return true, p.event(body)
 	}
@@ -322,6 +322,11 @@ func (p *packetConn) reply(b []byte) (forClient bool, err error) {
 	}
 	reply.Zxid = zxid
 	p.take(xid, code, reply, refusal)
+	if code == codeDemandsSASL {
+		c.mu.Lock()
+		c.note(c.at(p.address, refusal))
+		c.mu.Unlock()
+	}
 	switch {
 	case own:
 		return false, nil

@@ -13,10 +13,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Demanded describes zk.ErrAuthFailed if a call returns it: the server accepts no request before the
-// client has authenticated.
-const Demanded = "the server demands that clients authenticate, by SASL (WithSASL) or by another scheme"
-
 // SASLMechanism is zklocks.SASLMechanism.
 type SASLMechanism = func(ctx context.Context, host string) (next SASLExchange, err error)
 

@@ -16,7 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 )
 
-// pass is a mechanism of three responses, the last of which proves the client's identity.
+// pass is a mechanism of three responses. The last response proves who the client is.
 func pass(context.Context, string) (SASLExchange, error) {
 	step := 0
 	return func(challenge []byte) ([]byte, bool, error) {
@@ -99,7 +99,8 @@ func TestSASLComesFirst(t *testing.T) {
 	})
 }
 
-// Connect tells a refusal from an outage: it fails after two refusals in a row, and waits otherwise.
+// Connect tells a refusal from an outage: it fails after two refusals in a row, and waits
+// otherwise.
 func TestSASLRefusedOrNot(t *testing.T) {
 	const anything = -1 // a step
 	refuse := func(code int32) func(net.Conn, int32) {
@@ -242,8 +243,8 @@ func TestCloseDuringSASL(t *testing.T) {
 	}
 }
 
-// Once Connect has returned, the first refusal costs no pause, and the client tries again as long as
-// the servers refuse. Calls learn why.
+// Once Connect has returned, the first refusal costs no pause, and the client tries again as long
+// as the servers refuse. Calls learn why.
 func TestSASLRefusedLater(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

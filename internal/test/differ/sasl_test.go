@@ -182,7 +182,8 @@ func (p *saslPlay) resume() {
 // nonces match what differs in each exchange.
 var nonces = regexp.MustCompile(`(nonce="|rspauth=)[^",]*`)
 
-// ask sends a request and returns the body of the answer; nil: the server has closed the connection.
+// ask sends a request and returns the body of the answer; nil: the server has closed the
+// connection.
 func (p *saslPlay) ask(op, xid int32, body []byte) []byte {
 	p.t.Helper()
 	_ = p.wire.send(jute.Frame(append(jute.AppendInt32(jute.AppendInt32(nil, xid), op), body...)))
