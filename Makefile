@@ -51,9 +51,10 @@ soak: ## lock for a minute on three real servers and in real processes, while al
 differ: ## play 10,000 random sequences of requests on the server in memory and on a real one, and compare
 	@$(SUITE) differ $(ARGS)
 
-interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other
+interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other; connect with a Kerberos KDC
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
+	cd kerberos && INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v -run Real .
 
 mutants: zookeeper ## check that each of some 60 bugs fits the code, then that a test finds it; -generate draws others
 	@$(GO) run ./internal/test/mutants $(ARGS)
@@ -68,7 +69,7 @@ packages: ## build zklock as .deb, .rpm and .apk into bin/packages, and try them
 	@GO="$(GO)" scripts/packages.sh
 
 vulncheck: ## look for known vulnerabilities, in nested modules, too; needs the Go vulnerability database
-	@for dir in . cmd/zklock examples/gocron examples/metrics examples/tracing metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
+	@for dir in . cmd/zklock examples/gocron examples/metrics kerberos examples/tracing metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
 
 tidy: ## bring go.mod and go.sum up to date, in nested modules, too
 	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && GO="$(GO)" "$(CURDIR)/scripts/tidy.sh") || exit 1; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that the other libraries with which make interop tests are there: Curator and a Java compiler, and kazoo; with
-# an argument, etcd, too.
+# Makes sure that what make interop tests with is there: Curator and a Java compiler, kazoo, and a Kerberos KDC; with an
+# argument, etcd, too.
 set -euo pipefail
 
 missing=()
@@ -8,6 +8,8 @@ missing=()
 command -v javac >/dev/null || missing+=(default-jdk-headless)
 { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import kazoo.client' 2>/dev/null; } ||
 	python3 -c 'import kazoo.client' 2>/dev/null || missing+=(python3-kazoo)
+(PATH=$PATH:/usr/sbin; command -v krb5kdc && command -v kadmin.local && command -v kinit) >/dev/null ||
+	missing+=(krb5-kdc krb5-admin-server krb5-user)
 [ "${1:-}" != etcd ] || { command -v etcd && command -v etcdctl; } >/dev/null || missing+=(etcd-server etcd-client)
 [ ${#missing[@]} -gt 0 ] || exit 0
 

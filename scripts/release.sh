@@ -33,12 +33,12 @@ prepare() {
 	rm CHANGELOG.md.old
 	for dir in $(nested); do
 		"$go" mod edit -require "$library@$version" "$dir/go.mod"
-		# A module that requires this one and replaces both must not require an older library than it.
+		# A module that requires this one must not require an older library than it.
 		{ find . -mindepth 2 -name go.mod -not -path './bin/*' -exec grep -l "^	$library/$dir v" {} + || true; } | while read -r mod; do
-			"$go" mod edit -require "$library@$version" "$mod"
+			"$go" mod edit -require "$library@$version" -require "$library/$dir@$version" "$mod"
 		done
 		[ ! -e "$dir/go.work" ] || {
-			sed -i.old "s|^\(replace $library\) v[^ ]* |\1 $version |" "$dir/go.work"
+			sed -i.old "s|^\(replace $library[^ ]*\) v[^ ]* |\1 $version |" "$dir/go.work"
 			rm "$dir/go.work.old"
 		}
 	done
@@ -63,7 +63,8 @@ check() {
 	[ -z "$(section Unreleased)" ] || wrong "CHANGELOG.md has changes under Unreleased"
 	for dir in "${dirs[@]}"; do
 		grep -qE "^(require)?[[:space:]]+$library $version\$" "$dir/go.mod" || wrong "$dir/go.mod does not require $library $version"
-		[ ! -e "$dir/go.work" ] || grep -qF "replace $library $version =>" "$dir/go.work" || wrong "$dir/go.work does not replace $library $version"
+		! grep -E "^	$library/[^ ]+ v" "$dir/go.mod" | grep -qv " $version\$" || wrong "$dir/go.mod requires another version of a module than $version"
+		[ ! -e "$dir/go.work" ] || ! grep "^replace $library" "$dir/go.work" | grep -qvF " $version =>" || wrong "$dir/go.work does not replace $library $version"
 	done
 	for page in *.md docs/*.md docs/*/*.md; do
 		[ -e "$page" ] || continue

@@ -7,7 +7,7 @@ go=${GO:-go}
 # The race detector would have each test binary sleep for a second at its end, for goroutines that still run: goleak finds those.
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # Nested modules are not part of ./... and need a call of their own.
-nested=(cmd/zklock examples/gocron examples/metrics examples/tracing metrics)
+nested=(cmd/zklock examples/gocron examples/metrics kerberos examples/tracing metrics)
 
 # inside DIR ARGUMENTS...
 inside() {

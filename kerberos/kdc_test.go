@@ -1,0 +1,121 @@
+package kerberos
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+// A kdc is MIT's KDC, with a database of its own and the realm EXAMPLE.COM.
+type kdc struct {
+	t       *testing.T
+	dir     string
+	address string
+	process *realzk.Child
+}
+
+func startKDC(t *testing.T) *kdc {
+	t.Helper()
+	if os.Getenv("INTEROP") == "" {
+		t.Skip("needs a KDC: make interop runs it")
+	}
+	ports, err := proxy.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kdc{t: t, dir: t.TempDir(), address: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	k.write("krb5.conf", `
+[libdefaults]
+  default_realm = EXAMPLE.COM
+  dns_lookup_realm = false
+  dns_lookup_kdc = false
+  rdns = false
+  default_tkt_enctypes = aes256-cts-hmac-sha1-96 aes256-cts-hmac-sha384-192
+  udp_preference_limit = 1
+[realms]
+  EXAMPLE.COM = {
+    kdc = ADDRESS
+  }
+[domain_realm]
+  localhost = EXAMPLE.COM
+`)
+	k.write("kdc.conf", `
+[realms]
+  EXAMPLE.COM = {
+    kdc_listen = ADDRESS
+    kdc_tcp_listen = ADDRESS
+    database_name = DIR/principal
+    key_stash_file = DIR/stash
+    max_life = 1h
+    supported_enctypes = aes256-cts-hmac-sha1-96:normal
+  }
+[logging]
+  kdc = FILE:DIR/kdc.log
+`)
+	k.run("", "kdb5_util", "create", "-s", "-r", "EXAMPLE.COM", "-P", "master")
+	k.admin("addprinc -randkey zookeeper/localhost", "addprinc -randkey locker", "addprinc -maxlife 10s -randkey brief", "addprinc -pw secret ann",
+		"addprinc -randkey -e aes256-cts-hmac-sha384-192:normal modern",
+		"ktadd -k DIR/server.keytab zookeeper/localhost", "ktadd -k DIR/locker.keytab locker", "ktadd -k DIR/brief.keytab brief",
+		"ktadd -e aes256-cts-hmac-sha384-192:normal -k DIR/modern.keytab modern")
+	k.start()
+	return k
+}
+
+func (k *kdc) path(name string) string { return filepath.Join(k.dir, name) }
+
+// write writes a file in which DIR and ADDRESS stand for the directory and the address of the KDC.
+func (k *kdc) write(name, text string) string {
+	k.t.Helper()
+	text = strings.NewReplacer("DIR", k.dir, "ADDRESS", k.address).Replace(text)
+	if err := os.WriteFile(k.path(name), []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	return k.path(name)
+}
+
+func (k *kdc) command(name string, args ...string) *exec.Cmd {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path = filepath.Join("/usr/sbin", name) // which is not on the PATH of every user
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+k.path("krb5.conf"), "KRB5_KDC_PROFILE="+k.path("kdc.conf"), "KRB5CCNAME=FILE:"+k.path("cache"))
+	return cmd
+}
+
+func (k *kdc) run(input, name string, args ...string) {
+	k.t.Helper()
+	cmd := k.command(name, args...)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		k.t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+}
+
+// admin changes the database.
+func (k *kdc) admin(commands ...string) {
+	k.t.Helper()
+	k.run(strings.ReplaceAll(strings.Join(commands, "\n")+"\n", "DIR", k.dir), "kadmin.local")
+}
+
+// start starts the KDC, and returns when it answers.
+func (k *kdc) start() {
+	k.t.Helper()
+	k.process = realzk.StartProgram(k.t, k.command("krb5kdc", "-n", "-P", k.path("pid")))
+	test.Eventually(k.t, 10*time.Second, "the KDC listens", func() bool {
+		conn, err := net.Dial("tcp", k.address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}

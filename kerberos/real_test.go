@@ -1,0 +1,234 @@
+package kerberos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// These tests run with a real KDC and real servers, as make interop does.
+
+// A secured is a ZooKeeper with a JAAS file, and the host from which the clients connect to it.
+type secured struct {
+	*realzk.Server
+	at    string // by the name in its principal
+	proxy *proxy.Proxy
+}
+
+func startSecured(t *testing.T, jaas, conf string, required bool) *secured {
+	t.Helper()
+	s := &secured{Server: realzk.Standalone(t, realzk.Options{
+		Tick:   time.Second,
+		Config: map[string]string{"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+		JVM: []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" + conf,
+			fmt.Sprintf("-Dzookeeper.sessionRequireClientSASLAuth=%v", required)},
+	})}
+	s.proxy = proxy.For(t, s.Addr())
+	_, port, _ := net.SplitHostPort(s.Addr())
+	s.at = "localhost:" + port
+	return s
+}
+
+// connect connects through the proxy.
+func (s *secured) connect(t *testing.T, limit time.Duration, opts ...zklocks.ConnectOption) (*zklocks.Conn, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, s.proxy.Addr())
+	}
+	opts = append(opts, zklocks.WithDialer(dial), zklocks.WithACL(zk.AuthACL(zk.PermAll)))
+	conn, err := zklocks.Connect(ctx, []string{s.at}, 20*time.Second, opts...)
+	if err == nil {
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	return conn, err
+}
+
+func (s *secured) lock(t *testing.T, conn *zklocks.Conn, path string) *zklocks.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	hold, err := rwlock.New(conn, path).Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+// kept cuts the connections, and checks that the holds are kept on other connections.
+func (s *secured) kept(t *testing.T, what string, holds map[string]*zklocks.Hold) {
+	t.Helper()
+	s.proxy.Cut()
+	for name, hold := range holds {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := hold.Verify(ctx); err != nil { // a request, which waits for the connection
+			t.Errorf("%s: the hold of %s: %v", what, name, err)
+		}
+		cancel()
+	}
+}
+
+const jaasOfServer = `
+Server {
+  com.sun.security.auth.module.Krb5LoginModule required
+  useKeyTab=true keyTab="DIR/server.keytab" storeKey=true useTicketCache=false
+  principal="zookeeper/localhost@EXAMPLE.COM";
+};
+`
+
+func TestRealKDC(t *testing.T) {
+	k := startKDC(t)
+	conf := k.path("krb5.conf")
+	t.Setenv("KRB5_CONFIG", conf)
+	t.Setenv("KRB5CCNAME", "FILE:"+k.path("cache"))
+	s := startSecured(t, k.write("jaas.conf", jaasOfServer), conf, true)
+	k.run("secret\n", "kinit", "ann")
+
+	holds := map[string]*zklocks.Hold{}
+	for name, mechanism := range map[string]zklocks.SASLMechanism{
+		"locker": Keytab(k.path("locker.keytab"), "locker"),
+		"brief":  Keytab(k.path("brief.keytab"), "brief@EXAMPLE.COM"), // its tickets end after 10 s
+		"modern": Keytab(k.path("modern.keytab"), "modern"),
+		"ann":    Cache(""),
+	} {
+		conn, err := s.connect(t, 10*time.Second, zklocks.WithSASL(mechanism))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		holds[name] = s.lock(t, conn, "/"+name)
+		acl, _, err := conn.Client().GetACL("/" + name)
+		if want := (zk.ACL{Perms: zk.PermAll, Scheme: "sasl", ID: name + "@EXAMPLE.COM"}); err != nil || len(acl) != 1 || acl[0] != want {
+			t.Errorf("%v, %v", acl, err)
+		}
+	}
+	briefFrom := time.Now()
+	other, err := s.connect(t, 10*time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker", WithService("zookeeper/localhost"), WithConfig(conf))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rwlock.New(other, "/ann").TryLock(t.Context()); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("another principal's lock: %v", err)
+	}
+
+	k.process.Kill()
+	s.kept(t, "no KDC, tickets valid", holds)
+	if _, err := s.connect(t, time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker"))); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("no KDC: %v", err)
+	}
+	k.start()
+
+	// A key that is replaced makes the old keytab useless.
+	old := k.path("old.keytab")
+	if err := os.Rename(k.path("locker.keytab"), old); err != nil {
+		t.Fatal(err)
+	}
+	k.admin("ktadd -k DIR/locker.keytab locker", "addprinc -randkey ghost", "ktadd -k DIR/ghost.keytab ghost", "delprinc -force ghost")
+	for name, tc := range map[string]struct {
+		mechanism zklocks.SASLMechanism
+		at        string
+		says      string
+	}{
+		"an old keytab":        {Keytab(old, "locker"), s.at, "principal locker of realm EXAMPLE.COM, with its key in " + old + ": the key does not fit the KDC's"},
+		"an unknown principal": {Keytab(k.path("ghost.keytab"), "ghost"), s.at, "principal ghost of realm EXAMPLE.COM, with its key in " + k.path("ghost.keytab") + ": the KDC does not know the principal"},
+		"another's keytab":     {Keytab(k.path("brief.keytab"), "locker"), s.at, "the keytab has no key of the principal"},
+		"an unknown service":   {Keytab(k.path("locker.keytab"), "locker", WithService("kafka")), s.at, "service kafka/localhost of realm EXAMPLE.COM: the KDC does not know the service"},
+		"an address":           {Keytab(k.path("locker.keytab"), "locker"), s.Addr(), "service zookeeper/127.0.0.1 of realm EXAMPLE.COM: the KDC does not know the service"},
+		"DIGEST-MD5":           {zklocks.SASLDigest("ann", "secret"), s.at, "zk: client authentication failed"},
+	} {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err := zklocks.Connect(ctx, []string{tc.at}, 4*time.Second, zklocks.WithSASL(tc.mechanism))
+		cancel()
+		if !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Logf("%s: refused after %v", name, time.Since(began).Round(time.Millisecond))
+	}
+	conn, err := s.connect(t, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rwlock.New(conn, "/l").Lock(t.Context()); !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "the server demands that clients authenticate") {
+		t.Errorf("without SASL: %v", err)
+	}
+	conn.Close()
+
+	test.Eventually(t, 10*time.Second, "the tickets of brief have expired", func() bool { return time.Since(briefFrom) > 6*time.Second })
+	s.kept(t, "a ticket expired, a keytab replaced", holds)
+
+	// The running server reads its keytab again.
+	k.admin("ktadd -k DIR/server2.keytab zookeeper/localhost")
+	if err := os.Rename(k.path("server2.keytab"), k.path("server.keytab")); err != nil {
+		t.Fatal(err)
+	}
+	s.kept(t, "the server's key replaced", holds)
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	s.kept(t, "the server restarted", holds)
+	for name, hold := range holds {
+		if err := hold.Release(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+const jaasOfDigest = `
+Server {
+  org.apache.zookeeper.server.auth.DigestLoginModule required
+  user_ann="secret";
+};
+`
+
+// TestRealConnect prints how long Connect takes, next to WithDigestAuth at the same server.
+func TestRealConnect(t *testing.T) {
+	k := startKDC(t)
+	conf := k.path("krb5.conf")
+	gssapi := startSecured(t, k.write("jaas.conf", jaasOfServer), conf, false)
+	digest := startSecured(t, k.write("digest.conf", jaasOfDigest), conf, false)
+	keytab := func() zklocks.SASLMechanism { return Keytab(k.path("locker.keytab"), "locker", WithConfig(conf)) }
+	mechanism := keytab()
+	rows := []struct {
+		name string
+		at   *secured
+		opt  func() zklocks.ConnectOption
+	}{
+		{"WithDigestAuth", digest, func() zklocks.ConnectOption { return zklocks.WithDigestAuth("ann", "secret") }},
+		{"SASLDigest", digest, func() zklocks.ConnectOption { return zklocks.WithSASL(zklocks.SASLDigest("ann", "secret")) }},
+		{"WithDigestAuth, Kerberos's server", gssapi, func() zklocks.ConnectOption { return zklocks.WithDigestAuth("ann", "secret") }},
+		{"Kerberos, a kept ticket", gssapi, func() zklocks.ConnectOption { return zklocks.WithSASL(mechanism) }},
+		{"Kerberos, a ticket from the KDC", gssapi, func() zklocks.ConnectOption { return zklocks.WithSASL(keytab()) }},
+	}
+	times := make([][]time.Duration, len(rows))
+	for range 20 {
+		for i, r := range rows {
+			began := time.Now()
+			conn, err := r.at.connect(t, 10*time.Second, r.opt())
+			if err != nil {
+				t.Fatalf("%s: %v", r.name, err)
+			}
+			times[i] = append(times[i], time.Since(began))
+			conn.Close()
+		}
+	}
+	for i, r := range rows {
+		slices.Sort(times[i])
+		t.Logf("%-34s median %v", r.name, times[i][len(times[i])/2].Round(10*time.Microsecond))
+	}
+}
