@@ -12,12 +12,12 @@ func TestBashCompletes(t *testing.T) {
 		"zklock ":                         "run ls watch ask break resize reap dev completion version",
 		"zklock wa":                       "watch",
 		"zklock run -sh":                  "-shared",
-		"zklock run -s":                   "-servers -session-file -session-timeout -shared -slot",
-		"zklock ls -":                     "-auth-file -ca -cert -json -key -r -servers -session-timeout -status -tls",
+		"zklock run -s":                   "-sasl-file -servers -service -session-file -session-timeout -shared -slot",
+		"zklock ls -":                     "-auth-file -ca -cert -json -kerberos -key -keytab -principal -r -sasl-file -servers -service -session-timeout -status -tls",
 		"zklock ls -ca secure_t":          "secure_test.go",
 		"zklock ls -tls -auth-file main.": "main.go",
 		"zklock completion f":             "fish",
-		"zklock dev -":                    "-host -port -tick",
+		"zklock dev -":                    "-host -port -sasl-file -tick",
 		"zklock run /path -- zklock-no-s": "",
 	} {
 		words := strings.Split(line, " ")

@@ -85,7 +85,7 @@ func (s *servers) connect(ctx context.Context, more ...zklocks.ConnectOption) (*
 	case errors.Is(err, context.DeadlineExceeded):
 		// The error names the addresses, the time and the reason for which TLS failed.
 		hint := "set ZK_SERVERS or -servers, or start one with zklock dev"
-		if s.tls {
+		if mechanism, _ := s.mechanism(); s.tls || mechanism != nil {
 			hint = ""
 		}
 		return nil, exit{exitNoServer, fmt.Errorf("no server: %s", unprefixed(err)), hint}

@@ -20,9 +20,10 @@ const sessionLimit = 40 * time.Second
 
 // devServer holds the flags of `zklock dev`.
 type devServer struct {
-	host string
-	port int
-	tick time.Duration
+	host  string
+	port  int
+	tick  time.Duration
+	users string // the file
 }
 
 func devCommand() *command {
@@ -30,6 +31,7 @@ func devCommand() *command {
   zklock dev                                 on 127.0.0.1:2181, the default
   zklock dev -port 0                         on a free port, which it prints
   zklock dev -tick 100ms                     grants sessions of 200 ms, too
+  zklock dev -sasl-file users                demands SASL of these users
 
 Serves ZooKeeper's protocol from this process's memory, until ^C or SIGTERM. It
 needs neither Java nor a disk. It is not for production: there is one process,
@@ -40,6 +42,7 @@ and its data are gone when it ends.
 	c.flags.IntVar(&d.port, "port", 2181, "`number`: port to listen on; 0: any free one; default: 2181")
 	durationVar(c.flags, &d.tick, "tick", 2*time.Second,
 		"`duration`: of a tick; default: 2s. A session lasts for at least two,\nand ends up to one late")
+	c.flags.StringVar(&d.users, "sasl-file", "", "`file`: user:password on each line; clients must authenticate as one\nof these users, by SASL DIGEST-MD5; default: none")
 	c.run = func(args []string) error {
 		switch {
 		case len(args) > 0:
@@ -61,6 +64,18 @@ and its data are gone when it ends.
 }
 
 func (d *devServer) serve(ctx context.Context) error {
+	config := memzk.Config{Tick: d.tick, MaxSession: max(sessionLimit, 20*d.tick)}
+	if d.users != "" {
+		users, err := readUsers("-sasl-file", d.users)
+		if err != nil {
+			return err
+		}
+		passwords := map[string]string{}
+		for _, u := range users {
+			passwords[u.name] = u.password
+		}
+		config.SASL = &memzk.SASL{Start: memzk.DigestMD5(passwords), Required: true}
+	}
 	l, err := net.Listen("tcp", net.JoinHostPort(d.host, strconv.Itoa(d.port)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fail(exitFailed, "port %d of %s is taken: end the program that uses it, or name another one with -port (0: any free one)", d.port, d.host)
@@ -69,7 +84,7 @@ func (d *devServer) serve(ctx context.Context) error {
 		return fail(exitFailed, "%w", err)
 	}
 	addr := l.Addr().(*net.TCPAddr)
-	ensemble := memzk.Start(memzk.Config{Tick: d.tick, MaxSession: max(sessionLimit, 20*d.tick)})
+	ensemble := memzk.Start(config)
 	served := make(chan error, 1)
 	go func() { served <- ensemble.Members()[0].Serve(l) }()
 

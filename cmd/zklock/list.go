@@ -165,7 +165,11 @@ func (o *observer) look(ctx context.Context, conn *zklocks.Conn, path string) (*
 }
 
 func (s *servers) refused() error {
-	return fail(exitFailed, "%s: the servers refuse the credentials", strings.Join(s.list(), ", "))
+	list := strings.Join(s.list(), ", ")
+	if mechanism, _ := s.mechanism(); mechanism == nil && s.authFile == "" {
+		return exit{exitFailed, fmt.Errorf("%s: the servers demand that clients authenticate", list), "-keytab, -kerberos, -sasl-file or -auth-file: zklock help connection"}
+	}
+	return fail(exitFailed, "%s: the servers refuse the credentials", list)
 }
 
 // late replaces the error of a call that has reached -session-timeout.

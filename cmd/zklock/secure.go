@@ -22,37 +22,47 @@ import (
 // the environment.
 type security struct {
 	tls           bool
-	wrong         error // an invalid ZK_TLS, which the flag overrides
+	wrong         map[string]error // invalid variables, by the flags that override them
 	ca, cert, key string
 	authFile      string
+	sasl
 }
 
 func (s *security) define(flags *flag.FlagSet) {
-	on := os.Getenv("ZK_TLS")
-	enabled, err := strconv.ParseBool(cmp.Or(on, "false"))
-	if err != nil {
-		s.wrong = usage("ZK_TLS=%s: want 1 or 0", on)
-	}
-	s.tls = enabled
-	flags.BoolFunc("tls", "talk TLS, to a secureClientPort; default: ZK_TLS", func(text string) (err error) {
-		if s.tls, err = strconv.ParseBool(text); err != nil {
-			return errors.New("want 1 or 0")
-		}
-		s.wrong = nil
-		return nil
-	})
+	s.wrong = map[string]error{}
+	s.boolVar(flags, &s.tls, "tls", "ZK_TLS", "talk TLS, to a secureClientPort; default: ZK_TLS")
 	flags.StringVar(&s.ca, "ca", os.Getenv("ZK_CA"), "`file`: authorities to trust, in PEM; default: ZK_CA,\nthen those of the system")
 	flags.StringVar(&s.cert, "cert", os.Getenv("ZK_CERT"), "`file`: certificate to show, in PEM; default: ZK_CERT")
 	flags.StringVar(&s.key, "key", os.Getenv("ZK_KEY"), "`file`: key of -cert, in PEM; default: ZK_KEY, then the\nfile of -cert")
 	flags.StringVar(&s.authFile, "auth-file", os.Getenv("ZK_AUTH_FILE"),
-		"`file`: digest identities, user:password on a line; what\nzklock makes is open to these alone; default:\nZK_AUTH_FILE")
+		"`file`: digest identities, user:password on a line; what\nzklock makes is theirs alone; default: ZK_AUTH_FILE")
+	s.boolVar(flags, &s.kerberos, "kerberos", "ZK_KERBEROS", "Kerberos: the ticket of kinit; default: ZK_KERBEROS")
+	s.sasl.define(flags)
+}
+
+// boolVar defines a flag that a variable sets, too.
+func (s *security) boolVar(flags *flag.FlagSet, on *bool, name, variable, usages string) {
+	text := os.Getenv(variable)
+	enabled, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		s.wrong[name] = usage("%s=%s: want 1 or 0", variable, text)
+	}
+	*on = enabled
+	flags.BoolFunc(name, usages, func(text string) (err error) {
+		if *on, err = strconv.ParseBool(text); err != nil {
+			return errors.New("want 1 or 0")
+		}
+		delete(s.wrong, name)
+		return nil
+	})
 }
 
 // options returns the options for zklocks.Connect.
 func (s *security) options() (opts []zklocks.ConnectOption, err error) {
+	for _, err := range s.wrong {
+		return nil, err
+	}
 	switch {
-	case s.wrong != nil:
-		return nil, s.wrong
 	case !s.tls && cmp.Or(s.ca, s.cert, s.key) != "":
 		return nil, usage("-ca, -cert and -key (ZK_CA, ZK_CERT, ZK_KEY) need -tls (ZK_TLS=1)")
 	case s.cert == "" && s.key != "":
@@ -62,6 +72,14 @@ func (s *security) options() (opts []zklocks.ConnectOption, err error) {
 		if opts, err = s.credentials(); err != nil {
 			return nil, err
 		}
+	}
+	mechanism, err := s.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		// AuthACL means all identities of the connection; -auth-file adds some.
+		opts = append(opts, zklocks.WithSASL(mechanism), zklocks.WithACL(zk.AuthACL(zk.PermAll)))
 	}
 	if s.tls {
 		if _, err := s.config(); err != nil {
@@ -101,16 +119,32 @@ func (s *security) config() (*tls.Config, error) {
 }
 
 // credentials returns options that authenticate with each identity in the file, and protect the
-// nodes that zklock creates with these identities. The errors show nothing of the file.
+// nodes that zklock creates with these identities.
 func (s *security) credentials() (opts []zklocks.ConnectOption, err error) {
-	text, err := os.ReadFile(s.authFile)
-	switch {
-	case err != nil && strings.Contains(s.authFile, ":"): // the argument may be a password
-		return nil, usage("-auth-file takes the name of a file, and user:password is in the file")
-	case err != nil:
-		return nil, usage("-auth-file: %w", err)
+	users, err := readUsers("-auth-file", s.authFile)
+	if err != nil {
+		return nil, err
 	}
 	var acl []zk.ACL
+	for _, u := range users {
+		opts = append(opts, zklocks.WithDigestAuth(u.name, u.password))
+		acl = append(acl, zk.DigestACL(zk.PermAll, u.name, u.password)...)
+	}
+	return append(opts, zklocks.WithACL(acl)), nil
+}
+
+type user struct{ name, password string }
+
+// readUsers reads the file of a flag, with user:password on each line that is not empty. The errors
+// show nothing of the file.
+func readUsers(flag, file string) (users []user, err error) {
+	text, err := os.ReadFile(file)
+	switch {
+	case err != nil && strings.Contains(file, ":"): // the argument may be a password
+		return nil, usage("%s takes the name of a file, and user:password is in the file", flag)
+	case err != nil:
+		return nil, usage("%s: %w", flag, err)
+	}
 	number := 0
 	for line := range strings.Lines(string(text)) {
 		number++
@@ -118,15 +152,14 @@ func (s *security) credentials() (opts []zklocks.ConnectOption, err error) {
 		if line == "" {
 			continue
 		}
-		user, password, _ := strings.Cut(line, ":")
-		if user == "" || password == "" {
-			return nil, usage("-auth-file %s: line %d is not user:password", s.authFile, number)
+		name, password, _ := strings.Cut(line, ":")
+		if name == "" || password == "" {
+			return nil, usage("%s %s: line %d is not user:password", flag, file, number)
 		}
-		opts = append(opts, zklocks.WithDigestAuth(user, password))
-		acl = append(acl, zk.DigestACL(zk.PermAll, user, password)...)
+		users = append(users, user{name, password})
 	}
-	if acl == nil {
-		return nil, usage("-auth-file %s: it has no line user:password", s.authFile)
+	if users == nil {
+		return nil, usage("%s %s: it has no line user:password", flag, file)
 	}
-	return append(opts, zklocks.WithACL(acl)), nil
+	return users, nil
 }
