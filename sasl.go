@@ -39,8 +39,8 @@ type SASLMechanism func(ctx context.Context, host string) (next func(challenge [
 // One refusal is not final, because a Kerberos ticket may be older than the server's key, and one
 // server may be configured wrongly. Connect fails with an error that matches zk.ErrAuthFailed after
 // as many refusals in a row as there are servers, and at least two. If the servers refuse the
-// credentials after Connect has returned, the client tries again, once a second. If no server
-// accepts them before the session expires, the holds are lost.
+// credentials after Connect has returned, the client tries again, once a second, and the holds are
+// lost at their deadline, as without a server.
 //
 // To open the nodes of the locks to this identity alone, add WithACL(zk.AuthACL(zk.PermAll)): the
 // server puts the identities of the connection into the list. The name of a Kerberos identity

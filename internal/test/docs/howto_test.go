@@ -66,7 +66,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	gomod, gosum := "module example.com\n\ngo 1.25.0\n", ""
-	for _, path := range []string{"", "/metrics", "/examples/tracing"} {
+	for _, path := range []string{"", "/kerberos", "/metrics", "/examples/tracing"} {
 		dir, err := filepath.Abs("." + path)
 		must(t, err)
 		if sums, err := os.ReadFile(dir + "/go.sum"); err == nil {
