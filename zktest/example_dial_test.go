@@ -28,8 +28,8 @@ func work(ctx context.Context, servers []string, opts ...zklocks.ConnectOption) 
 // theLeaderDies kills one of three servers while the program works.
 func theLeaderDies(t *testing.T) {
 	s := zktest.NewServer(t, zktest.WithMembers(3))
-	s.Host("here").Delay(time.Second)
-	time.AfterFunc(5*time.Second, s.Leader().Kill)
+	s.Host("here").Delay(200 * time.Millisecond)
+	time.AfterFunc(time.Second, s.Leader().Kill)
 	if err := work(t.Context(), s.Addrs(), zklocks.WithDialer(s.Host("here").Dial)); err != nil {
 		t.Error(err)
 	}
