@@ -182,6 +182,43 @@ func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {
 	}
 }
 
+// While the right to read the node is missing, the server withholds the event of the request.
+func TestAWithheldRequestIsHeardWhenTheRightIsBack(t *testing.T) {
+	for name, before := range map[string]bool{"watched before": true, "watched meanwhile": false} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := behind(s)
+				h := c.write()
+				node := c.first().Path
+				var asked <-chan struct{}
+				if before {
+					asked = h.ReleaseRequested()
+					s.CatchUp(c.conn)
+				}
+				_, err := s.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+				s.Must(err)
+				if !before {
+					asked = h.ReleaseRequested()
+					s.CatchUp(c.conn)
+				}
+				_, err = s.Witness.Set(node, []byte("__REVOKE__"), -1)
+				s.Must(err)
+				s.Pass(20 * time.Second)
+				if contract.Closed(asked) {
+					s.Fatal("it read a node without the right to read it")
+				}
+				_, err = s.Witness.SetACL(node, zk.WorldACL(zk.PermAll), -1)
+				s.Must(err)
+				s.Pass(40 * time.Second)
+				if !contract.Closed(asked) {
+					s.Error("it has not heard of the request")
+				}
+				unlock(s, h)
+			})
+		})
+	}
+}
+
 // A server that lags lacks a new member, still has a deleted member, or has a member without an
 // earlier request: RequestRelease must not use such data.
 func TestAMemberIsAskedThroughAServerThatIsBehind(t *testing.T) {

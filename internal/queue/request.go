@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -93,21 +94,31 @@ func (g *Grant) requested(q *Queue) {
 }
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
-// is gone.
+// is gone. It also reads the node without an event, after FirstRecheck, twice that, and so on.
 func (g *Grant) watchRequest(n nodeRef) {
 	parent, cancel := context.WithCancel(context.Background())
 	defer cancel() // or the hold would keep ctx
 	ctx := g.self.Context(parent)
-	for ctx.Err() == nil {
+	for delay := FirstRecheck; ; {
+		var data []byte
 		w, err := g.client.Watch(ctx, g.sess, n.path())
 		switch {
-		case err != nil:
-			return // the node, its session, the connection or the grant is gone
-		case isReleaseRequest(w.Data):
+		case err == nil && isReleaseRequest(w.Data):
+			data = w.Data
+		case err != nil && err != zk.ErrNoAuth: // below
+		case wire.Wait(ctx, time.After(delay), w):
+			delay = FirstRecheck
+		default: // the server may have withheld the event, for lack of READ
+			delay = min(2*delay, time.Hour)
+			data, _, err = g.client.Get(ctx, n.path())
+		}
+		switch {
+		case isReleaseRequest(data):
 			g.requested(n.queue)
 			return
+		case err != nil && err != zk.ErrNoAuth:
+			return // the node, its session, the connection or the grant is gone
 		}
-		wire.Wait(ctx, nil, w)
 	}
 }
 
