@@ -56,7 +56,8 @@ var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", ho
 //   - [ErrLost] if the hold had been lost before, or is lost before a server has answered;
 //   - [ErrReleased] if Release had been called before;
 //   - ctx's error if there was no answer yet;
-//   - zk.ErrNoAuth if the server refuses to delete the node.
+//   - zk.ErrNoAuth if the server refuses to delete the node. Then the deletion is repeated after
+//     seconds, later every minute, until the server does it or the session ends.
 //
 // Release cancels the contexts that [Hold.Context] of this hold has returned. If ctx is such a
 // context, Release still waits for the answer, until the parent of ctx is canceled or the deadline

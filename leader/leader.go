@@ -51,7 +51,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 // queues again, at the tail.
 //
 // If Campaign fails, it deletes its node, in the background if ctx is canceled. If the client lacks
-// the right DELETE, the node remains until the session ends. The error
+// the right DELETE, the node remains until the right is back or the session ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - or says what is wrong with the arguments of New or with the directory: its sequence numbers

@@ -215,8 +215,8 @@ type Leaked struct {
 func (e Leaked) LogValue() slog.Value { return e.group(slog.Duration("held", e.Held)) }
 func (e Leaked) String() string       { return e.LogValue().String() }
 
-// Retried reports that a request is sent again: its connection was lost, or the server was
-// overloaded.
+// Retried reports that a request is sent again: its connection was lost, the server was overloaded,
+// or the server has refused to delete a node that nobody needs.
 type Retried struct {
 	Path  string // of the lock
 	Op    string // create, delete, list, read, write, check, watch, replace, transaction

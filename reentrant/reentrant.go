@@ -61,7 +61,8 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 // caller queues again, at the tail.
 //
 // If Lock fails, it adds no hold and deletes its node, in the background if ctx is canceled. If the
-// client lacks the right DELETE, the node remains until the session ends. The error
+// client lacks the right DELETE, the node remains until the right is back or the session ends. The
+// error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - matches [zklocks.ErrLost] if the caller owned the lock and lost it, and has not released all

@@ -71,7 +71,8 @@ func (k kinds) names() queue.Names {
 // continues through lost connections. If the session expires, the caller queues again, at the tail.
 //
 // If Lock fails, it holds nothing and deletes its node, in the background if ctx is canceled. If
-// the client lacks the right DELETE, the node remains until the session ends. The error
+// the client lacks the right DELETE, the node remains until the right is back or the session ends.
+// The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - or says what is wrong with the arguments of New or with the directory: its sequence numbers

@@ -49,7 +49,8 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 // caller queues again, at the tail.
 //
 // If Acquire fails, it holds no permit and deletes its nodes, in the background if ctx is canceled.
-// If the client lacks the right DELETE, the nodes remain until the session ends. The error
+// If the client lacks the right DELETE, the nodes remain until the right is back or the session
+// ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - matches [ErrMismatch], or [ErrTooMany] if n is greater than the number of permits, also if

@@ -42,7 +42,7 @@
 // request until the nodes are gone, the Conn is closed, or the session is over. A caller that waits
 // for that returns when the session must be considered lost (zkclient.Lease.Finish). The server
 // deletes the nodes of a session that is over. If it refuses a request, for lack of a right, the
-// nodes remain until then.
+// request is repeated until then, after pauses (zkclient/stray.go).
 //
 // # Invariants
 //
@@ -79,9 +79,9 @@
 //  10. After a create whose outcome is unknown come a quorum request, then a search on the same
 //     connection (zkclient/claim.go). Unless the search finds all the nodes, the nodes that it
 //     finds are deleted, and others are created under another id. If it finds none, each new
-//     connection of the session searches again, for a minute (zkclient/monitor.go). If the server
-//     refuses the search, for lack of READ, the acquire fails with zk.ErrNoAuth, and the nodes may
-//     remain until the session ends (zkclient.Unfound). [no-search-for-a-lost-create]
+//     connection of the session searches again, for a minute (zkclient/stray.go). If the server
+//     refuses the search, for lack of READ, the acquire fails with zk.ErrNoAuth, and the search is
+//     repeated as long as the session lives (zkclient.Unfound). [no-search-for-a-lost-create]
 //  11. After a reconnect a waiter lists, and reads the permit count.
 //     [event-from-before-a-reconnect-grants]
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see wire/deadline.go.

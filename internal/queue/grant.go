@@ -228,7 +228,7 @@ func (g *Grant) remove(nodes []nodeRef, markers bool) error {
 	case errors.Is(err, zkclient.ErrOver), errors.Is(err, zkclient.ErrClosed):
 		return fmt.Errorf("%w: %w", hold.ErrLost, err)
 	}
-	return Explain(err, "DELETE on "+dirs(removals))
+	return undeleted(err, removals)
 }
 
 // WatchNodes starts a goroutine for each node, which watches the node and ends the grant if the

@@ -138,7 +138,8 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 	case w.noWriter != nil && (right || err == zk.ErrBadVersion):
 		w.noWriter.writers.Miss()
 	case errors.As(err, &unfound):
-		return Explain(err, "READ on "+q.dir+", to find a node after a lost reply, which may stay as long as the session")
+		err = Explain(err, "READ on "+q.dir+", to find and delete a node after a lost reply")
+		return fmt.Errorf("%w; the search is repeated as long as the session lives", err)
 	case err == zk.ErrNoNode:
 		w.limit.forget()
 		if err := q.makeDir(ctx); err != nil {
@@ -343,7 +344,7 @@ func (all waiters) leave(ctx context.Context, err error) error {
 	case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
 		return err
 	}
-	return hold.And(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
+	return hold.And(err, fmt.Errorf("leaving the queue: %w", undeleted(left, removals)))
 }
 
 // Leaving is the error of a call whose ctx has ended, while its nodes are being deleted.
@@ -360,11 +361,15 @@ func leaving(c *zkclient.Client, err error, removed <-chan error) error {
 
 func (l *Leaving) Unwrap() error { return l.error }
 
-// dirs lists the directories for an error.
-func dirs(removals []zkclient.Removal) string {
-	var names []string
+// undeleted explains the server's refusal to delete nodes.
+func undeleted(err error, removals []zkclient.Removal) error {
+	var dirs []string
 	for _, r := range removals {
-		names = append(names, r.Dir)
+		dirs = append(dirs, r.Dir)
 	}
-	return strings.Join(names, " and ")
+	err = Explain(err, "DELETE on "+strings.Join(dirs, " and "))
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; the delete is repeated as long as the session lives", err)
 }

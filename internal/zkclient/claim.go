@@ -101,9 +101,10 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			switch {
 			case errors.As(err, &unfound):
 				try.removeOrphans(found)
-				return nil, Step{Claim: unfound.claim}, err // a second search would be refused, too
+				c.ifRefused(session, "list", err, firstWait, try.cleanUpFound)
+				return nil, Step{Claim: unfound.claim}, err
 			case err != nil:
-				go try.cleanUpFound()
+				go try.cleanUpFound(firstWait)
 				return nil, Step{}, err
 			case complete:
 				// Dir and Zxid are unknown: the waiter lists the queue and reads its token.
@@ -230,15 +231,18 @@ func (t *claimTry) cleanUp(call *wire.Call) {
 	case done:
 		t.removeOrphans(t.read(reply))
 	case unknown:
-		t.cleanUpFound()
+		t.cleanUpFound(firstWait)
 	}
 }
 
-// cleanUpFound searches until a server answers, and deletes the nodes that it finds.
-func (t *claimTry) cleanUpFound() {
-	if found, _, _ := t.search(context.Background()); found != nil {
+// cleanUpFound searches until a server answers, and deletes the nodes that it finds. If the server
+// refuses the search, it searches again after a pause.
+func (t *claimTry) cleanUpFound(pause time.Duration) {
+	found, _, err := t.search(context.Background())
+	if found != nil {
 		t.removeOrphans(found)
 	}
+	t.client.ifRefused(t.session, "list", err, pause, t.cleanUpFound)
 }
 
 // search returns the nodes with the try's id, or ErrOver if the session is over and the nodes with
@@ -250,7 +254,11 @@ func (t *claimTry) cleanUpFound() {
 // handshake the session has moved to this server, and since then the leader refuses requests that
 // another server forwards for the session. If the server is the same, it closed the previous
 // connection before it answered the handshake, and it executes requests in the order in which it
-// reads them. Later the try is a stray.
+// reads them.
+//
+// The server that has read the create may have no time to forward it until the session has moved to
+// another server and has come back. Then the leader executes it, before the first request of the
+// new connection. So for a while each new connection of the session searches again.
 func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
 	c := t.client
 	for {
@@ -268,16 +276,24 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 				if t.lost.IsZero() {
 					t.lost = time.Now()
 				}
-				c.keepStray(&stray{session: t.session, epoch: before, since: t.lost, search: t.cleanUpFound})
+				c.keepStray(&stray{
+					session: t.session, epoch: before, until: t.lost.Add(forgotten),
+					again: func() { t.cleanUpFound(firstWait) },
+				})
 			}
 			return found, complete, err
 		}
 	}
 }
 
+// forgotten is how long a create is searched for whose nodes were not found. A member that forwards
+// nothing for so long is dropped by its leader (syncLimit, by default 10 s), and drops its
+// requests.
+const forgotten = time.Minute
+
 // Unfound is the server's refusal to list a directory in which Claim searches for nodes after a
-// lost reply. If there are nodes in such a directory, they remain until their session is over. If
-// the server refuses several directories, Unfound has the first.
+// lost reply. If there are nodes in such a directory, they remain until the server lists it. If the
+// server refuses several directories, Unfound has the first.
 type Unfound struct {
 	Refusal error
 	claim   int // the index of the claim

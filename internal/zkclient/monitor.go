@@ -171,37 +171,3 @@ func (m *monitor) Check() {
 		lose()
 	}
 }
-
-// A stray is a create whose nodes a search has not found. The server that read it may have no time
-// to forward it until the session has moved to another server and has come back. Then the leader
-// executes it, before the first request of the new connection. So each new connection of the
-// session searches again.
-type stray struct {
-	session int64
-	epoch   uint64    // of the last search
-	since   time.Time // the first search
-	search  func()    // deletes what it finds, or keeps the stray again
-}
-
-// forgotten is how long a stray is searched for. A member that forwards nothing for so long is
-// dropped by its leader (syncLimit, by default 10 s), and drops its requests.
-const forgotten = time.Minute
-
-func (c *Client) keepStray(s *stray) {
-	c.strays.Store(s, nil)
-	c.findStrays() // the connection may have changed since the search
-}
-
-func (c *Client) findStrays() {
-	c.strays.Range(func(key, _ any) bool {
-		s := key.(*stray)
-		over := s.session != c.conn.Session() || time.Since(s.since) > forgotten
-		if !over && s.epoch == c.Epoch() {
-			return true
-		}
-		if _, kept := c.strays.LoadAndDelete(s); kept && !over {
-			go s.search()
-		}
-		return true
-	})
-}

@@ -3,6 +3,7 @@ package zkclient
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -26,7 +27,8 @@ type Removal struct {
 // the delete until the nodes are gone, the session is over or the connection is closed. The channel
 // then yields nil if Remove has deleted the nodes, zk.ErrNoNode if one of them was gone before,
 // ErrOver if the session (and with it the nodes) has ended, ErrClosed, or the server's refusal. If
-// the server refuses a marker, Remove deletes the nodes without it.
+// the server refuses a marker, Remove deletes the nodes without it. If it refuses to delete a node,
+// the delete is repeated later, as long as the session lives.
 func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 	result := make(chan error, 1) // buffered: the caller may not receive it
 	go func() {
@@ -85,7 +87,11 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 	if perhaps && err == zk.ErrNoNode && len(paths) == 1 {
 		return nil
 	}
-	if outcomeOf(err) != refused || len(paths) == 1 {
+	if len(paths) == 1 {
+		c.deleteLater(session, paths[0], err, firstWait)
+		return err
+	}
+	if outcomeOf(err) != refused {
 		return err
 	}
 	// Another client has deleted one of the nodes, or the server refuses to delete it, so the
@@ -97,6 +103,7 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 	}
 	for i := range paths {
 		already, err := c.delete(session, paths[i:i+1])
+		c.deleteLater(session, paths[i], err, firstWait)
 		if err == zk.ErrNoNode {
 			gone++
 			if already {
@@ -115,6 +122,14 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 		return nil
 	}
 	return result
+}
+
+// deleteLater deletes a node later if err is a refusal to delete it.
+func (c *Client) deleteLater(session int64, path string, err error, pause time.Duration) {
+	c.ifRefused(session, "delete", err, pause, func(pause time.Duration) {
+		_, err := c.delete(session, []string{path})
+		c.deleteLater(session, path, err, pause)
+	})
 }
 
 // delete deletes nodes in one transaction, behind the operations in before. perhaps means that the

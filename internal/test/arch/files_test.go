@@ -24,7 +24,7 @@ var files = map[string][]string{
 	"internal/slot":     {"slot.go", "option.go"},
 	"internal/hold":     {"context.go", "hold.go"},
 	"internal/znode":    {"order.go", "name.go", "path.go"},
-	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "transact.go", "client.go", "call.go"},
+	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "stray.go", "transact.go", "client.go", "call.go"},
 }
 
 // back are the arrows that may point up, each with its reason.

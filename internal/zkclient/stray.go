@@ -1,0 +1,61 @@
+package zkclient
+
+import (
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A stray is work on nodes that no caller owns: a deletion, or a search for nodes to delete. It is
+// done again on each new connection of the session.
+type stray struct {
+	session int64
+	epoch   uint64    // when it was last done
+	until   time.Time // when it is dropped; zero: at the end of the session
+	again   func()    // does it, and keeps another stray if that was not the last time
+}
+
+func (c *Client) keepStray(s *stray) {
+	c.strays.Store(s, nil)
+	c.findStrays() // the connection may have changed since it was last done
+}
+
+func (c *Client) findStrays() {
+	c.strays.Range(func(key, _ any) bool {
+		if s := key.(*stray); s.session != c.conn.Session() || s.epoch != c.Epoch() {
+			c.redo(s)
+		}
+		return true
+	})
+}
+
+// redo does a stray again, unless that has begun or is in vain.
+func (c *Client) redo(s *stray) {
+	_, kept := c.strays.LoadAndDelete(s)
+	if kept && s.session == c.conn.Session() && (s.until.IsZero() || time.Now().Before(s.until)) {
+		go s.again()
+	}
+}
+
+// The pauses after refusals. A node that remains may block all other callers, and each try takes a
+// request.
+const (
+	firstWait   = 5 * time.Second
+	longestWait = time.Minute
+)
+
+// ifRefused keeps work for which the server has refused a request, perhaps for lack of a right: it
+// is also done again after a pause. again receives the pause after the next refusal.
+func (c *Client) ifRefused(session int64, op string, err error, pause time.Duration, again func(pause time.Duration)) {
+	if outcomeOf(err) != refused || err == zk.ErrNoNode {
+		return
+	}
+	s := &stray{session: session, epoch: c.Epoch(), again: func() {
+		if c.retried != nil {
+			c.retried(op, err)
+		}
+		again(min(2*pause, longestWait))
+	}}
+	c.keepStray(s)
+	time.AfterFunc(pause, func() { c.redo(s) })
+}
