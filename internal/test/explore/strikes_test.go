@@ -774,8 +774,8 @@ var foreign = []string{
 //   - A holder is notified of a request at the latest at its next recheck after the right is
 //     granted again. This comes at most 5 s, plus the time since the lock was granted, later (see
 //     unheardOf).
-//   - No node remains, except nodes that the process could not delete, or not find after a lost
-//     reply: these are deleted with their sessions.
+//   - No node remains. The process deletes the nodes that it could not delete, or not find after a
+//     lost reply, when the right is back.
 func (n *nemesis) forbid() {
 	zkc := n.admin.Client()
 	locks := n.hosts[0].client().locks
@@ -834,7 +834,9 @@ func (n *nemesis) forbid() {
 	if path == l.dir && (missing == zk.PermDelete || missing == zk.PermRead && n.lossy) {
 		n.excuseAll(l.dir)
 		for _, h := range n.hosts {
-			n.close(h)
+			if n.chance(2) { // the deletions that were refused are repeated at once; else after pauses
+				h.net.all().Cut()
+			}
 		}
 	}
 }
