@@ -156,6 +156,11 @@ func TestParseServers(t *testing.T) {
 			t.Errorf("%q: %q, %q, %v", s, servers, chroot, err)
 		}
 	}
+	for s, says := range map[string]string{"": "the connect string is empty", " ": "the connect string is empty", "/app": "has no server"} {
+		if _, _, err := zklocks.ParseServers(s); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %s", s, err, says)
+		}
+	}
 }
 
 // All recipes work below the chroot, and their errors do not show it.

@@ -22,6 +22,12 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 	if strings.Contains(path, ",") {
 		return nil, "", errors.New("zklocks: a connect string with a comma behind the chroot, which is given once, at the end")
 	}
+	switch {
+	case strings.TrimSpace(s) == "":
+		return nil, "", errors.New("zklocks: the connect string is empty")
+	case strings.TrimSpace(list) == "":
+		return nil, "", fmt.Errorf("zklocks: the connect string %.100q has no server", s)
+	}
 	for server := range strings.SplitSeq(list, ",") {
 		servers = append(servers, strings.TrimSpace(server))
 	}

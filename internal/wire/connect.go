@@ -149,8 +149,13 @@ func Addresses(servers []string) ([]string, error) {
 	}
 	addresses := make([]string, 0, len(servers))
 	for _, s := range servers {
-		if strings.Contains(s, "@") { // the error does not quote s, which may have a password
+		switch {
+		case s == "":
+			return nil, errors.New("zklocks: an address is empty")
+		case strings.Contains(s, "@"): // the error does not quote s, which may have a password
 			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
+		case strings.ContainsAny(s, ",/"):
+			return nil, fmt.Errorf("zklocks: address %.*q is a connect string: ParseServers splits it", maxHost, s)
 		}
 		address := s
 		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") { // an IPv6 address has brackets
@@ -161,7 +166,7 @@ func Addresses(servers []string) ([]string, error) {
 		if errors.As(err, &wrong) { // wrong.Addr may be long
 			return nil, fmt.Errorf("zklocks: address %.*q: %s", maxHost, s, wrong.Err)
 		}
-		// A list of names, or a path, would fail at each lookup, until the caller's ctx is
+		// A name with such characters would fail at each lookup, until the caller's ctx is
 		// canceled.
 		odd := strings.ContainsFunc(host, func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)

@@ -68,6 +68,21 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// The error for a connect string, which is a mistake of programs that come from another client,
+// names the function that splits it.
+func TestAnAddressThatIsAConnectString(t *testing.T) {
+	for address, says := range map[string]string{
+		"zk1:2181,zk2:2181": `address "zk1:2181,zk2:2181" is a connect string: ParseServers splits it`,
+		"zk1,zk2":           "ParseServers",
+		"zk1:2181/app":      "ParseServers",
+		"":                  "an address is empty",
+	} {
+		if _, err := wire.Addresses([]string{address}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %s", address, err, says)
+		}
+	}
+}
+
 // A server that is given twice is tried as often as the other servers.
 func TestAServerThatIsGivenTwice(t *testing.T) {
 	got, err := wire.Addresses([]string{"zk1", "zk2:2181", "zk1:2181", "zk1:2182", "zk2"})

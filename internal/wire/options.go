@@ -105,9 +105,21 @@ func (l *listener) notify(ctx context.Context, e zk.Event) {
 // repeats a few messages several times a second.
 const quietFor = 5 * time.Second
 
+// wording replaces messages of the zk client, which calls its handshake authentication and speaks
+// of its goroutines.
+var wording = map[string]string{
+	"authenticated: id=%d, timeout=%d": "session: id=%d, timeout=%d",
+	"authentication failed: %s":        "no session: %s",
+	"recv loop terminated: %v":         "connection lost: %v",
+	"send loop terminated: %v":         "", // the connection was lost
+}
+
 // Printf is the client's zk.Logger.
 func (c *Conn) Printf(format string, args ...any) {
-	if c.logger == nil {
+	if better, ok := wording[format]; ok {
+		format = better
+	}
+	if c.logger == nil || format == "" || format == "re-submitting `%d` credentials after reconnect" && args[0] == 0 {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
