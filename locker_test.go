@@ -231,6 +231,7 @@ func TestWithinEndsTheWait(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		const limit, trip = 2 * time.Second, 200 * time.Millisecond
 		mutex, permit := reentrant.New(d.conn, path), semaphore.New(d.conn, path+"/permits", 1).Locker(1)
+		release(d, take(d, zklocks.All(d.lock, permit).Lock)) // the directories exist, and were read
 		for name, c := range map[string]struct {
 			holds, lock acquire
 			says        string

@@ -2,40 +2,28 @@ package queue
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// Acquire queues until the request is granted or ctx ends. If wait is false, it lists first, and
-// returns hold.ErrBusy instead of waiting.
+// Acquire is the ZooKeeper lock recipe: it queues until the request is granted or ctx ends. If wait
+// is false, it lists first, and returns hold.ErrBusy instead of waiting. The numbers are the steps
+// of doc.go. For several locks at once see together.go.
 func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	return acquire(ctx, []Part{{Queue: q, Request: r}}, wait)
-}
-
-// acquire is the ZooKeeper lock recipe, for one request or for several that are granted together
-// (together.go). The numbers are the steps of doc.go.
-func acquire(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	for {
-		all, at, err := enqueue(ctx, parts, wait) // 1 create
+		all, _, err := enqueue(ctx, []Part{{Queue: q, Request: r}}, wait) // 1 create
 		if err == nil {
-			if at, err = all.waitTurn(ctx, wait); err == nil {
+			if err = all[0].waitTurn(ctx, wait); err == nil {
 				return newGrant(all), nil
 			}
-		}
-		if len(parts) > 1 && at != nil {
-			err = at.named(ctx, err)
-		}
-		if all != nil {
-			err = all.leave(ctx, all.canceled(ctx, err)) // no other way out leaves a node behind
+			err = all.leave(ctx, err) // no other way out leaves a node behind
 		}
 		if !startsOver(err) {
-			return nil, parts[0].Queue.client.ExplainSilence(ctx, err)
+			return nil, q.client.ExplainSilence(ctx, err)
 		}
 	}
 }
@@ -49,135 +37,78 @@ const (
 	relist              // unknown: list again
 )
 
-// waiters have nodes that one transaction has created, each in another directory. There is more
-// than one only for zklocks.All.
-type waiters []*waiter
-
-// waitTurn waits until it is the turn of all. It waits in one queue after the other, because no
-// node gets ahead of a waiter whose turn has come (together.go). If an error concerns one of
-// several locks, waitTurn also returns the queue of that lock.
-func (all waiters) waitTurn(ctx context.Context, wait bool) (at *Queue, err error) {
-	var behind waiters
-	for _, w := range all {
-		for _, n := range w.nodes {
-			if err := n.Usable(); err != nil {
-				return w.queue, err
-			}
-		}
-		next := relist
-		if w.token != 0 && (w.roomInReply() || w.noWriterCached()) { // without a token a listing reads it
-			next, _ = w.recheck()
-		}
-		if next != granted {
-			behind = append(behind, w)
-		}
+// waitTurn returns when it is the waiter's turn.
+func (w *waiter) waitTurn(ctx context.Context, wait bool) error {
+	next, err := w.shortcut()
+	if err != nil {
+		return err
 	}
-	for len(behind) > 0 {
-		looks := make([]looked, len(behind)) // side by side
-		var beside sync.WaitGroup
-		for i, w := range behind[1:] {
-			beside.Go(func() { looks[i+1] = w.look(ctx, wait) })
-		}
-		looks[0] = behind[0].look(ctx, wait)
-		beside.Wait()
-		for i, w := range behind {
-			if err := w.await(ctx, wait, looks[i]); err != nil {
-				return w.queue, err
-			}
-			w.ahead.Store(0)
-		}
-		if len(all) == 1 {
-			return nil, nil
-		}
-		if behind, at, err = all.confirm(ctx); err != nil {
-			return at, err
-		}
-	}
-	return nil, nil
+	return w.lineUp(ctx, wait, next)
 }
 
-// confirm is step 5 for several waiters (invariant 1): while one waiter waited for its turn, a node
-// of another may have been deleted. It returns, as behind, the waiters that have to list again. If
-// some waiters listed more than FirstRecheck ago, these list first, because the server may have
-// withheld an event. For the result at see waitTurn.
-func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err error) {
-	for _, w := range all {
-		if time.Since(w.listed) > FirstRecheck {
-			w.limit.forget()
-			behind = append(behind, w)
-		}
-	}
-	if len(behind) > 0 {
-		return behind, nil, nil
-	}
-	var paths []string
-	for _, w := range all {
-		paths = append(paths, w.queue.paths(w.nodes)...)
-	}
-	own, err := all[0].queue.client.WatchNodes(ctx, all[0].sess, "", paths)
-	if err != nil {
-		return nil, nil, Explain(err, "READ on "+paths[0])
-	}
-	for _, w := range all {
-		next, err := relist, w.exists(ctx, own[:len(w.nodes)])
-		own = own[len(w.nodes):]
+// lineUp goes on with waitTurn after a step whose result was next.
+func (w *waiter) lineUp(ctx context.Context, wait bool, next turn) error {
+	for next != granted {
+		b, err := w.compare(ctx, wait) // 2 list, 3 compare, 4 watch
 		if err == nil {
-			next, err = w.recheck()
+			next, err = w.await(ctx, b) // 4 wait, 5 recheck
 		}
 		if err != nil {
-			return nil, w.queue, err
-		}
-		if next == relist {
-			behind = append(behind, w)
+			return err
 		}
 	}
-	return behind, nil, nil
+	w.ahead.Store(0)
+	return nil
 }
 
-// await waits for events, and lists again as often as necessary.
-func (w *waiter) await(ctx context.Context, wait bool, l looked) error {
-	for ; ; l = w.look(ctx, wait) {
-		if l.err == nil && l.next == pending {
-			l.next, l.err = w.waitEvent(ctx, l.blockers, l.watches) // 4 wait, 3 compare
-			if l.err == nil && l.next == pending {
-				l.next, l.err = w.recheck() // 5 recheck
-			}
-		}
-		if l.err != nil || l.next == granted {
-			return l.err
-		}
+// compare lists, compares, and watches the blockers if there are too many. It returns nil if the
+// queue must be listed again.
+func (w *waiter) compare(ctx context.Context, wait bool) (*blockers, error) {
+	if err := zkclient.Ended(ctx); err != nil {
+		return nil, err
 	}
-}
-
-// looked is the result of a listing, and the watches that were set.
-type looked struct {
-	blockers *blockers
-	watches  []*zkclient.Watch
-	next     turn // pending: wait for an event
-	err      error
-}
-
-// look lists once and, if that does not grant, sets the watches.
-func (w *waiter) look(ctx context.Context, wait bool) (l looked) {
-	if l.err = zkclient.Ended(ctx); l.err != nil {
-		return l
+	b, err := w.list(ctx) // 2 list
+	if b == nil {
+		return nil, err
 	}
-	if l.blockers, l.err = w.list(ctx); l.blockers == nil { // 2 list
-		l.next = relist
-		return l
-	}
-	ahead := l.blockers.ahead()
+	ahead := b.ahead() // 3 compare
 	w.ahead.Store(int64(ahead))
 	switch {
-	case ahead == 0: // 3 compare
-		l.next, l.err = w.recheck() // 5 recheck
+	case ahead == 0:
 	case !wait:
-		l.err = hold.ErrBusy
+		return nil, hold.ErrBusy
 	default:
 		w.tellQueued(ctx, ahead)
-		l.watches, l.err = w.watch(ctx, l.blockers) // 4 watch
+		err = w.watch(ctx, b) // 4 watch
 	}
-	return l
+	return b, err
+}
+
+// await waits for events until it may be the waiter's turn.
+func (w *waiter) await(ctx context.Context, b *blockers) (turn, error) {
+	if b == nil {
+		return relist, nil
+	}
+	if b.ahead() > 0 {
+		if next, err := w.waitEvent(ctx, b); err != nil || next != pending { // 4 wait
+			return next, err
+		}
+	}
+	return w.recheck() // 5 recheck
+}
+
+// shortcut returns granted if the reply to the create shows that it is the waiter's turn.
+func (w *waiter) shortcut() (turn, error) {
+	for _, n := range w.nodes {
+		if err := n.Usable(); err != nil {
+			return relist, err
+		}
+	}
+	if w.token == 0 || !w.roomInReply() && !w.noWriterCached() { // without a token a listing reads it
+		return relist, nil
+	}
+	next, _ := w.recheck()
+	return next, nil
 }
 
 // recheck is step 5, which comes before every grant. It returns granted, relist, or an error if the

@@ -141,8 +141,7 @@ func TestTheTokenOfAReaderThatNeedNotList(t *testing.T) {
 		if m.noWriter == nil {
 			t.Fatal("each reader lists, so there is nothing to see")
 		}
-		_, err := waiters{m}.waitTurn(t.Context(), true)
-		x.must(nil, err)
+		x.must(nil, m.waitTurn(t.Context(), true))
 		_, node, err := x.witness.Exists(x.queue.path(m.nodes[0]))
 		x.must(nil, err)
 		if m.token != node.Czxid {
@@ -243,7 +242,7 @@ func TestNoGrantByAnEventWithoutAWatchOnTheOwnNode(t *testing.T) {
 			if c.watches {
 				x.watchesItself(m)
 			}
-			if next, err := m.waitEvent(t.Context(), &blockers{rule: lockRule}, nil); next != c.want || err != nil {
+			if next, err := m.waitEvent(t.Context(), &blockers{rule: lockRule}); next != c.want || err != nil {
 				t.Errorf("it watches its node: %v: %v, %v, want %v", c.watches, next, err, c.want)
 			}
 		}
@@ -263,12 +262,12 @@ func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 		forgotten := 0
 		limit := Limit{Dir: dir.Czxid - 1, Forget: func() { forgotten++ }}
 		m.request.Limit = func(context.Context, int64) (Limit, error) { return limit, nil }
-		if l := m.look(t.Context(), true); l.next != relist || l.err != nil || forgotten != 1 {
-			t.Errorf("%v, %v; forgotten %d times", l.next, l.err, forgotten)
+		if b, err := m.compare(t.Context(), true); b != nil || err != nil || forgotten != 1 {
+			t.Errorf("%v, %v; forgotten %d times", b, err, forgotten)
 		}
 		limit.Dir = dir.Czxid
-		if l := m.look(t.Context(), true); l.next != granted || l.err != nil || forgotten != 1 {
-			t.Errorf("%v, %v for the limit of this directory; forgotten %d times", l.next, l.err, forgotten)
+		if b, err := m.compare(t.Context(), true); b == nil || b.ahead() != 0 || err != nil || forgotten != 1 {
+			t.Errorf("%v, %v for the limit of this directory; forgotten %d times", b, err, forgotten)
 		}
 	})
 }
@@ -290,7 +289,7 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 			forgotten := false
 			m.limit = Limit{Dir: c.of, Forget: func() { forgotten = true }}
 			m.made.Dir, m.token = &zk.Stat{NumChildren: 1, Czxid: c.dir}, 1
-			_, err := m.together.waitTurn(t.Context(), false)
+			err := m.waitTurn(t.Context(), false)
 			if !errors.Is(err, c.want) || forgotten != (c.want != nil) {
 				t.Errorf("limit of %d, directory %d: %v, want %v; forgotten: %v", c.of, c.dir, err, c.want, forgotten)
 			}

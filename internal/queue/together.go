@@ -5,7 +5,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -100,7 +102,109 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 			return nil, p.Queue.named(ctx, err)
 		}
 	}
-	return acquire(ctx, parts, wait)
+	if len(parts) == 1 {
+		return parts[0].Queue.Acquire(ctx, parts[0].Request, wait)
+	}
+	return acquireAll(ctx, parts, wait)
+}
+
+// acquireAll is Queue.Acquire for several parts.
+func acquireAll(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
+	for {
+		all, at, err := enqueue(ctx, parts, wait)
+		if err == nil {
+			if at, err = all.waitTurns(ctx, wait); err == nil {
+				return newGrant(all), nil
+			}
+		}
+		if at != nil {
+			err = at.named(ctx, err)
+		}
+		if all != nil {
+			err = all.leave(ctx, err)
+		}
+		if !startsOver(err) {
+			return nil, parts[0].Queue.client.ExplainSilence(ctx, err)
+		}
+	}
+}
+
+// waitTurns returns when it is the turn of all. It waits in one queue after the other, because no
+// node gets ahead of a waiter whose turn has come. If an error concerns one of the locks, waitTurns
+// also returns the queue of that lock.
+func (all waiters) waitTurns(ctx context.Context, wait bool) (at *Queue, err error) {
+	var behind waiters
+	for _, w := range all {
+		next, err := w.shortcut()
+		if err != nil {
+			return w.queue, err
+		}
+		if next != granted {
+			behind = append(behind, w)
+		}
+	}
+	for len(behind) > 0 {
+		found, errs := make([]*blockers, len(behind)), make([]error, len(behind))
+		var listings sync.WaitGroup
+		for i := range behind {
+			listings.Go(func() { found[i], errs[i] = behind[i].compare(ctx, wait) })
+		}
+		listings.Wait()
+		for i, w := range behind {
+			next, err := relist, errs[i]
+			if err == nil {
+				next, err = w.await(ctx, found[i])
+			}
+			if err == nil {
+				err = w.lineUp(ctx, wait, next)
+			}
+			if err != nil {
+				return w.queue, err
+			}
+		}
+		if behind, at, err = all.confirm(ctx); err != nil {
+			return at, err
+		}
+	}
+	return nil, nil
+}
+
+// confirm is step 5 for several waiters (invariant 1): while one waiter waited for its turn, a node
+// of another may have been deleted. It returns, as behind, the waiters that have to list again. If
+// some waiters listed more than FirstRecheck ago, these list first, because the server may have
+// withheld an event. For the result at see waitTurns.
+func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err error) {
+	for _, w := range all {
+		if time.Since(w.listed) > FirstRecheck {
+			w.limit.forget()
+			behind = append(behind, w)
+		}
+	}
+	if len(behind) > 0 {
+		return behind, nil, nil
+	}
+	var paths []string
+	for _, w := range all {
+		paths = append(paths, w.queue.paths(w.nodes)...)
+	}
+	own, err := all[0].queue.client.WatchNodes(ctx, all[0].sess, "", paths)
+	if err != nil {
+		return nil, nil, Explain(err, "READ on "+paths[0])
+	}
+	for _, w := range all {
+		next, err := relist, w.exists(ctx, own[:len(w.nodes)])
+		own = own[len(w.nodes):]
+		if err == nil {
+			next, err = w.recheck()
+		}
+		if err != nil {
+			return nil, w.queue, err
+		}
+		if next == relist {
+			behind = append(behind, w)
+		}
+	}
+	return behind, nil, nil
 }
 
 // An Async is an Acquire on behalf of callers that may come and leave.

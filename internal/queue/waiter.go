@@ -35,6 +35,7 @@ type waiter struct {
 	together waiters // whose nodes the same transaction has created, this one among them
 
 	own      []*zkclient.Watch // on its nodes, if an event may grant them
+	watches  []*zkclient.Watch // on its blockers; nil: the node did not exist
 	token    int64             // the czxid of its nodes; 0: unknown
 	marker   bool              // a waiter behind it may watch for its release marker
 	queued   bool              // observers were notified that it waits
@@ -43,6 +44,10 @@ type waiter struct {
 	line     int               // the number of nodes in the last listing
 	ahead    *atomic.Int64     // how many nodes have to go before its turn; 0: unknown
 }
+
+// waiters have nodes that one transaction has created, each in another directory. There is more
+// than one only for zklocks.All.
+type waiters []*waiter
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. If an error
 // concerns one of several locks, enqueue also returns the queue of that lock.
@@ -266,7 +271,7 @@ func (w *waiter) readToken(ctx context.Context) error {
 // canceled is called with the error of a ctx that has ended. It adds what the waiters were waiting
 // for, if that is known without a request.
 func (all waiters) canceled(ctx context.Context, err error) error {
-	for _, w := range all { // waitTurn waits for them in this order
+	for _, w := range all { // waitTurns waits for them in this order
 		if ahead := w.ahead.Load(); ahead > 0 { // else its turn has come, or it has not listed
 			lock := ""
 			if len(all) > 1 {
@@ -319,6 +324,7 @@ func (q *Queue) held(r Request) string {
 // to err. If ctx has ended, the waiters start over, or the connection is closed, it does not wait,
 // and the deletion continues in the background.
 func (all waiters) leave(ctx context.Context, err error) error {
+	err = all.canceled(ctx, err)
 	removals := make([]zkclient.Removal, len(all))
 	lease := all[0].lease // all waiters have the same lease
 	defer lease.End()

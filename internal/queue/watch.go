@@ -22,7 +22,8 @@ const FirstRecheck = 5 * time.Second
 
 // waitEvent is the second half of step 4: it strikes out blockers that are gone, and returns
 // pending when it may be the waiter's turn.
-func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (turn, error) {
+func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
+	watches := w.watches
 	bell := wire.NewBell(slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
 	defer bell.Leave()
 	for {
@@ -96,8 +97,8 @@ func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
 }
 
 // watch sets watches with one request: on the blockers and, if an event may grant the waiter's
-// nodes, on these. It returns the watches on the blockers; nil for a node that does not exist.
-func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, error) {
+// nodes, on these.
+func (w *waiter) watch(ctx context.Context, b *blockers) error {
 	marker := ""
 	if b.mayBeMarked() {
 		marker = w.queue.marker
@@ -113,12 +114,13 @@ func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, err
 	}
 	watches, err := w.queue.client.WatchNodes(ctx, w.sess, marker, paths)
 	if err != nil {
-		return nil, Explain(err, "READ on the nodes in "+w.queue.dir)
+		return Explain(err, "READ on the nodes in "+w.queue.dir)
 	}
+	w.watches = watches[:len(b.watched)]
 	if own > 0 {
-		err = w.exists(ctx, watches[own:own+len(w.nodes)])
+		return w.exists(ctx, watches[own:own+len(w.nodes)])
 	}
-	return watches[:len(b.watched)], err
+	return nil
 }
 
 // exists takes watches on the waiter's nodes as evidence that these exist (invariant 1).

@@ -254,7 +254,7 @@ var mutants = []mutant{
 		old: "s.queue.view.expires(v)", new: "",
 		test: "rwlock TestAWriterOfWhomNoEventTells/while readers join",
 	}, {
-		name: "several-granted-at-the-turn-of-one", pkg: "internal/queue", in: "waiters.waitTurn",
+		name: "several-granted-at-the-turn-of-one", pkg: "internal/queue", in: "waiters.waitTurns",
 		why:  "another client holds the second lock",
 		old:  "for i, w := range behind {",
 		new:  "for i, w := range behind[:1] {",
