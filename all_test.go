@@ -52,7 +52,7 @@ var two = contract.Recipe{
 			return members, err
 		}}
 	},
-	Beside: "-beside", Nodes: 1, Announces: true, Marks: true, Requests: 2, Behind: 6,
+	Beside: "-beside", Nodes: 1, Announces: true, Markers: true, Requests: 2, Behind: 6,
 }
 
 // A pair is two locks, a client that takes both, and another client.

@@ -25,5 +25,5 @@ var election = contract.Recipe{
 		l := leader.Locker{Election: leader.New(conn, path, opts...)}
 		return contract.Locker{Locker: l, Block: l.Lock, Queue: l.Queue}
 	},
-	Nodes: 1, Marks: true, Requests: 2, Behind: 4,
+	Nodes: 1, Markers: true, Requests: 2, Behind: 4,
 }

@@ -25,5 +25,5 @@ var mutex = contract.Recipe{
 		m := reentrant.New(conn, path, opts...)
 		return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
 	},
-	Nodes: 1, Marks: true, Requests: 2, Behind: 4, OwnServers: true,
+	Nodes: 1, Markers: true, Requests: 2, Behind: 4, OwnServers: true,
 }

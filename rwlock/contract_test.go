@@ -21,7 +21,7 @@ var writeLock = contract.Recipe{
 		m := rwlock.New(conn, path, options(opts)...)
 		return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
 	},
-	Nodes: 1, Announces: true, Marks: true, Requests: 2, Behind: 4,
+	Nodes: 1, Announces: true, Markers: true, Requests: 2, Behind: 4,
 }
 
 func TestReadLock(t *testing.T) { contract.Run(t, readLock) }

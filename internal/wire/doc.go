@@ -2,7 +2,8 @@
 // around the defects of go-zookeeper's client without a fork of it. The client dials through this
 // package, so every packet passes a packetConn, which inspects it, changes some, sends its own
 // requests between them, and keeps the answers to those from the client. The client shakes hands,
-// sends credentials and pings, closes, and serves the program's own requests.
+// sends credentials and pings, closes, and serves the program's own requests. In this package "the
+// client" is go-zookeeper's.
 //
 // For the locks it
 //   - sends their requests, each on one connection and in one session, and returns the server's

@@ -144,7 +144,7 @@ func (c *recordedConn) Close() error { return nil }
 
 // An event of an earlier watch may fire a watch before the request that sets it has left. Then the
 // server sets the watch on the marker although the node is gone.
-func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
+func TestAMarkerOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &recordedConn{}

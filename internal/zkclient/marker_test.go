@@ -16,7 +16,7 @@ import (
 func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
 	t.Helper()
 	test.Within(t, 20*time.Second, "it is removed", func() {
-		err = l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
+		err = l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-marker", ACL: open})
 	})
 	return err
 }
@@ -25,7 +25,7 @@ func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
 func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 	t.Helper()
 	other := Of(l.witness)
-	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n)})
+	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-marker", []string{l.path(n)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
 		result := make(chan error, 1)
 		go func() {
-			result <- l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
+			result <- l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-marker", ACL: open})
 		}()
 		fired(t, lost, again)
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)

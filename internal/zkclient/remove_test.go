@@ -31,7 +31,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 	}
 	rows := []row{
 		{name: "one, gone", nodes: 1, gone: []int{0}, want: zk.ErrNoNode},
-		{name: "one with a marker, gone", nodes: 1, gone: []int{0}, want: zk.ErrNoNode, marker: "-mark"},
+		{name: "one with a marker, gone", nodes: 1, gone: []int{0}, want: zk.ErrNoNode, marker: "-marker"},
 		{name: "three, the first gone", nodes: 3, gone: []int{0}, want: zk.ErrNoNode},
 		{name: "three, the last gone", nodes: 3, gone: []int{2}, want: zk.ErrNoNode},
 		{name: "three, one gone, the replies to the deletes of the others lost", nodes: 3, gone: []int{1},
@@ -40,7 +40,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 	for _, cut := range cuts {
 		rows = append(rows,
 			row{name: "one, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}},
-			row{name: "one with a marker, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}, marker: "-mark"},
+			row{name: "one with a marker, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}, marker: "-marker"},
 			row{name: "three, " + cut.String(), nodes: 3, faults: []fault{{1, cut}}},
 			// The second delete finds a node missing. That does not mean that the first succeeded.
 			row{name: "three, one gone, " + cut.String(), nodes: 3, gone: []int{1}, faults: []fault{{1, cut}}, want: zk.ErrNoNode},

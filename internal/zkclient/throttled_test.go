@@ -34,9 +34,9 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 		"remove": {proxy.DeleteOp, func(_ *testing.T, _ context.Context, l *line, n znode.Node) error {
 			return <-l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}})
 		}},
-		"remove with a mark": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
+		"remove with a marker": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
 			w := l.watchMarker(t, n)
-			err := l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
+			err := l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-marker", ACL: open})
 			if e := event(t, w); !Released(e) {
 				t.Errorf("without its marker: %+v", e)
 			}

@@ -55,7 +55,7 @@ type Recipe struct {
 	Shared    bool // several callers may hold by Lock at once
 	Joins     bool // callers of one value hold by one node
 	Announces bool // Lock fails without the right to write the directory's data
-	Marks     bool // in a long queue a release leaves a mark
+	Markers   bool // in a long queue a release leaves a marker
 	Requests  int  // that an uncontended Lock and Release send
 	Behind    int  // that a Lock and Release send if the Lock waits for the holder alone
 

@@ -64,10 +64,10 @@ func wakesOne(s *scene) {
 		line = append(line, clients[i%len(clients)].wait(i+2))
 	}
 	// Each waiter watches the node of the waiter ahead, and the first waiter its own node, too. If
-	// releases leave marks, all waiters watch their own nodes, and all but the first watch for
-	// marks.
+	// releases leave markers, all waiters watch their own nodes, and all but the first watch for
+	// markers.
 	watches := waiters + 1
-	if s.r.Marks {
+	if s.r.Markers {
 		watches = 3*waiters - 1
 	}
 	test.Eventually(s, soon, "all waiters watch", func() bool {
@@ -92,10 +92,10 @@ func wakesOne(s *scene) {
 			s.Fatalf("release %d: %d notifications to one who is not next", i, n)
 		}
 		// The next waiter receives the event of each release. A holder that has waited receives the
-		// event of its own release. The next waiter also receives the event of the mark, which the
+		// event of its own release. The next waiter also receives the event of the marker, which the
 		// first two releases do not leave.
 		want := i + 1 + min(i, 1)
-		if s.r.Marks {
+		if s.r.Markers {
 			want = max(1, 3*i)
 		}
 		if time.Since(began) > queue.FirstRecheck/2 {

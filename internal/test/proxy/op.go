@@ -203,7 +203,7 @@ func (r *Request) multi(d *jute.Decoder) {
 		}
 	}
 	if len(made) == 0 {
-		in &^= 1 << CreateOp // a node that is deleted at once is not a member: a release creates it as a mark
+		in &^= 1 << CreateOp // a node that is deleted at once is not a member: a release creates it as a marker
 	}
 	has := func(op Op) bool { return in&(1<<op) != 0 }
 	switch {

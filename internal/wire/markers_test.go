@@ -22,7 +22,7 @@ func release(t *testing.T, conn *wire.Conn, path, marker string) {
 	must(t, err)
 }
 
-func TestMarks(t *testing.T) {
+func TestMarkers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		goes func(t *testing.T, witness *wire.Conn, path, marker string)
 		want zk.EventType
@@ -79,7 +79,7 @@ func TestMarks(t *testing.T) {
 
 // For nodes that do not exist, and for nodes that are deleted without their markers, no watch is
 // left, also if the server throttles the requests that remove them.
-func TestMarksThatNeverCome(t *testing.T) {
+func TestMarkersThatNeverCome(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		answered(t, conn)
 		throttled := []*proxy.Fault{p.Next(proxy.OtherOp, proxy.Answer(-127)), p.Next(proxy.OtherOp, proxy.Answer(-127))}

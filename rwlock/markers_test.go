@@ -21,7 +21,7 @@ type standing struct {
 }
 
 // stand queues writers, and then readers, behind a writer, each on its own connection. All but the
-// first watch for a release mark.
+// first watch for a release marker.
 func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []standing) {
 	s.Helper()
 	held = direct(s).write()
@@ -42,7 +42,7 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 
 // A waiter behind another waiter lists once. When the waiter ahead releases, the waiter behind
 // holds without another listing. Its requests are create, listing, watches, delete. The second
-// waiter in the queue lists again, because the first had only one node ahead, and sets no mark.
+// waiter in the queue lists again, because the first had only one node ahead, and sets no marker.
 func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -81,7 +81,7 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	})
 }
 
-// A writer that had two nodes ahead when it queued sets a mark when it releases, although it has
+// A writer that had two nodes ahead when it queued sets a marker when it releases, although it has
 // watched for none: readers behind it may have two writers ahead.
 func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -113,8 +113,8 @@ func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 	})
 }
 
-// A waiter that leaves without having held sets no mark, however it leaves.
-func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
+// A waiter that leaves without having held sets no marker, however it leaves.
+func TestWithoutAMarkerTheNextListsAgain(t *testing.T) {
 	for name, goes := range map[string]func(*contract.Stage, standing){
 		"it gives up":          func(_ *contract.Stage, st standing) { st.Stop() },
 		"its connection ends":  func(_ *contract.Stage, st standing) { st.conn.Close(); st.Failed() },
@@ -150,8 +150,8 @@ func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 	}
 }
 
-// A waiter that watches for a mark is not granted the lock by the mark if its own node is gone.
-func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
+// A waiter that watches for a marker is not granted the lock by the marker if its own node is gone.
+func TestAMarkerDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 4, 0)
@@ -173,7 +173,7 @@ func TestAMarkDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 }
 
 // A writer watches only the nearest reader ahead: the release of another reader does not wake it.
-// Readers release without a mark, so the writer watches for none.
+// Readers release without a marker, so the writer watches for none.
 func TestAWriterBehindReaders(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -201,9 +201,9 @@ func watches(c *client) {
 	c.CatchUp(c.conn)
 }
 
-// A mutex ignores readers, so its mark must not grant the lock to a writer, which waits for
+// A mutex ignores readers, so its marker must not grant the lock to a writer, which waits for
 // readers.
-func TestAMarkIsOfItsOwnKinds(t *testing.T) {
+func TestAMarkerIsOfItsOwnKinds(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		kazoo := rwlock.WithKazooNames()
 		r := direct(s).with(kazoo).read()
