@@ -37,8 +37,8 @@
 //	packetconn.go        each packet
 //	sasl.go              SASL, between the handshake and the first request
 //	sessionfile.go       the file with the session, for the case that the process dies
-//	sessionfile_unix.go  its lock and its rights
-//	sessionfile_linux.go its host and its processes
+//	sessionfile_unix.go  its lock and its rights, the host and the process
+//	sessionfile_linux.go its file system
 //	heartbeat.go         when heartbeats are sent
 //	hosts.go             which server comes next
 //	watch.go             a watch and those that wait for it

@@ -133,12 +133,9 @@ func (f *sessionFile) write(r record) error {
 	return err
 }
 
-// clear removes the session, which has ended. The file remains: another process may wait for its
-// lock.
-func (f *sessionFile) clear() error { return f.Truncate(0) }
-
 // release unlocks the file and closes it. Close alone would leave it locked while a child process
-// is started, which has the file until it executes its program.
+// is started, which has the file until it executes its program. The file is never removed: another
+// process may wait for its lock.
 func (f *sessionFile) release() error { return errors.Join(unlock(f.File), f.Close()) }
 
 // do calls op after the previous op has returned, and waits for it up to diskLimit.
@@ -202,7 +199,7 @@ func (c *Conn) putAway() {
 		return
 	}
 	if c.closeConfirmed.Load() {
-		_ = c.file.do(c.file.clear)
+		_ = c.file.do(func() error { return c.file.Truncate(0) })
 	} else if own := c.Own(); own != nil {
 		_ = c.file.do(func() error { return c.file.write(record{Session: *own, Servers: c.Servers}) })
 	}

@@ -2,17 +2,9 @@ package wire
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"syscall"
 )
-
-// hostID identifies the host until its next restart. Containers have the id of their host.
-func hostID() string {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id))
-}
 
 // checkLocal refuses a file system that several hosts may share. Its server may release the lock of
 // a process that lives, or the hosts do not see each other's locks.
@@ -35,16 +27,4 @@ func isShared(fileSystem uint32) bool {
 		return true
 	}
 	return false
-}
-
-// processID identifies a process that runs by its PID namespace and by when it was started. It is
-// empty if there is no such process, if it is a zombie, or if this process cannot see it.
-func processID(pid int) string {
-	namespace, err := os.Readlink("/proc/self/ns/pid")
-	text, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the name may have spaces
-	if err != nil || err2 != nil || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return ""
-	}
-	return namespace + " " + fields[19]
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -70,3 +71,27 @@ func flock(file *os.File, wait bool) error {
 }
 
 func unlock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
+
+// hostID identifies the host, on Linux until its next restart. Containers have the id of their
+// host.
+func hostID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err == nil {
+		return strings.TrimSpace(string(id))
+	}
+	name, _ := os.Hostname()
+	return name
+}
+
+// processID identifies a process that runs by its PID namespace and by when it was started. It is
+// empty if there is no such process, if it is a zombie, if this process cannot see it, and on
+// systems other than Linux.
+func processID(pid int) string {
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	text, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the name may have spaces
+	if err != nil || err2 != nil || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return namespace + " " + fields[19]
+}

@@ -66,7 +66,7 @@ func Reap(path string, wait bool, servers []string, timeout time.Duration, opts 
 	if err := End(ctx, servers, timeout, dead, opts...); err != nil {
 		return 0, err
 	}
-	return dead.ID, f.do(f.clear)
+	return dead.ID, f.do(func() error { return f.Truncate(0) })
 }
 
 // takeOver locks the session file and ends the session of the process that had it before. If the
