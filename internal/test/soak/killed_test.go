@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,7 +161,7 @@ func (k *killer) measure(way killing, servers []string, path string) time.Durati
 	defer conn.Close()
 	test.Eventually(k, patience, "two in the queue", func() bool { return len(test.Children(k, conn, path)) == 2 })
 	if way.parallel { // at different instants between two ticks
-		pass(time.Duration(time.Now().UnixNano()) % (4 * time.Second))
+		pass(rand.N(4 * time.Second))
 	}
 	began := time.Now()
 	kill()
