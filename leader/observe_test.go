@@ -546,6 +546,7 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 		e, a := newCandidate(s), newCandidate(s)
 		var tokens, seen []int64
 		var last *zklocks.Hold
+		var terms []*zklocks.Hold
 		for view, err := range e.Observe(s.Ctx) {
 			s.Must(err)
 			seen = append(seen, view.Leader.Token)
@@ -557,6 +558,7 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 					a.deleteNode(last)
 				}
 				last = a.campaign()
+				terms = append(terms, last)
 				tokens = append(tokens, last.Token())
 			}
 		}
@@ -571,6 +573,9 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 		}()
 		s.Settle() // the test fails if a goroutine is left
 		a.deleteNode(last)
+		for _, term := range terms {
+			s.Is(term.Release(s.Ctx), zklocks.ErrLost)
+		}
 	})
 }
 

@@ -147,7 +147,8 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		h := direct(s).write()
 		var once sync.Once
-		mu := rwlock.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) {
+		conn := s.Connect()
+		mu := rwlock.New(locks.On(conn), s.Path, zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) {
 			once.Do(func() { panic("observed") })
 		}}))
 		func() {
@@ -166,6 +167,7 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 		hold, err := mu.Lock(s.Ctx)
 		s.Must(err)
 		unlock(s, hold)
+		s.Must(conn.Close()) // the panic has left the waiter in the queue
 	})
 }
 

@@ -200,6 +200,37 @@ func (c *Conn) Unanswered() (oldest time.Time) {
 	return oldest
 }
 
+// Kept describes what the present connection keeps for the locks: requests under way, watches that
+// somebody waits for, and heartbeats.
+func (c *Conn) Kept() (kept []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.beats.wanted {
+		kept = append(kept, "heartbeats")
+	}
+	p := c.current
+	if p == nil {
+		return kept
+	}
+	own := len(p.queue)
+	for _, r := range p.sent {
+		if r.answered != nil {
+			own++
+		}
+	}
+	if own > 0 {
+		kept = append(kept, fmt.Sprintf("%d requests", own))
+	}
+	for _, watches := range p.watches {
+		for _, w := range watches {
+			if len(w.bells) > 0 {
+				kept = append(kept, "a waiter of "+w.Path)
+			}
+		}
+	}
+	return kept
+}
+
 type dialing struct{}
 
 // Dialing returns the Conn that calls a dialer with ctx; nil: none does. Package zktest reports and

@@ -56,6 +56,19 @@ func Of(conn *wire.Conn) *Client {
 	return m.(*monitor).client
 }
 
+// Kept describes what the connection keeps for locks, for tests: nothing if no lock is held or
+// waited for. It leaves out strays, which are kept for a minute.
+func (c *Client) Kept() []string {
+	kept := c.conn.Kept()
+	c.monitor.mu.Lock()
+	if n := len(c.monitor.leases); n > 0 {
+		kept = append(kept, fmt.Sprintf("%d leases", n))
+	}
+	c.monitor.mu.Unlock()
+	c.Held.Range(func(any, any) bool { kept = append(kept, "a grant"); return true })
+	return kept
+}
+
 // Session waits until there is a session and returns its id, which is never 0.
 func (c *Client) Session(ctx context.Context) (int64, error) {
 	a := c.attempt(ctx, AnySession, "")

@@ -39,7 +39,8 @@ func tokens(s *scene) {
 	}
 	next("before the expiry", c.lock())
 	s.Expire(c.conn)
-	next("after the expiry", c.lock())
+	deleted := c.lock()
+	next("after the expiry", deleted)
 	s.kill(c.conn.SessionID())
 	c.catchUp() // a lock that is shared within the process continues until its process receives the event
 	h := c.lock()
@@ -51,6 +52,7 @@ func tokens(s *scene) {
 	h = c.lock()
 	next("in a new directory", h)
 	s.unlock(h)
+	s.Is(deleted.Release(s.Ctx), zklocks.ErrLost)
 }
 
 func verifies(s *scene) {

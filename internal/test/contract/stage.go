@@ -15,6 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 const (
@@ -122,7 +123,26 @@ func (s *Stage) Lasted(what string, said, least, most time.Duration) {
 // Connect connects as zklocks does.
 func (s *Stage) Connect() *wire.Conn {
 	s.Helper()
-	return s.Venue.Connect(s, session, s.Server)
+	return s.kept(s.Venue.Connect(s, session, s.Server))
+}
+
+// kept checks at the end of a test in memory that the connection keeps nothing for locks. The test
+// has released all that it held, and left all queues.
+func (s *Stage) kept(conn *wire.Conn) *wire.Conn {
+	s.Cleanup(func() {
+		if !s.Virtual() || conn.IsClosed() || s.Failed() {
+			return
+		}
+		client := zkclient.Of(conn)
+		for range 2 * 60 {
+			if len(client.Kept()) == 0 {
+				return
+			}
+			time.Sleep(time.Second / 2) // virtual
+		}
+		s.Errorf("a minute after the test the connection keeps %q, down since %v", client.Kept(), conn.Down())
+	})
+	return conn
 }
 
 // Behind connects through a proxy.
@@ -135,7 +155,7 @@ func (s *Stage) Behind() (*wire.Conn, *proxy.Proxy) {
 func (s *Stage) BehindFor(timeout time.Duration) (*wire.Conn, *proxy.Proxy) {
 	s.Helper()
 	p := s.Venue.Proxy(s, s.Server)
-	return s.Venue.Connect(s, timeout, p.Addr()), p
+	return s.kept(s.Venue.Connect(s, timeout, p.Addr())), p
 }
 
 // ConnectWith connects with options of its own. The caller closes it.

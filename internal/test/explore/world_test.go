@@ -18,8 +18,10 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 // A plan has the parameters that a seed determines.
@@ -360,6 +362,28 @@ func (w *world) settle() {
 		w.empties()
 	}
 	w.balanced()
+	w.nothingKept()
+}
+
+// nothingKept searches for what a connection keeps in its process although no lock is held or
+// waited for.
+func (w *world) nothingKept() {
+	if w.real {
+		return
+	}
+	for _, h := range w.hosts {
+		c := h.client()
+		if c.closing() {
+			continue
+		}
+		client := zkclient.Of(slot.Wire(c.conn))
+		for deadline := time.Now().Add(w.patience); len(client.Kept()) > 0; time.Sleep(w.session / 4) { // virtual
+			if time.Now().After(deadline) {
+				w.complain("%s keeps %q, %v after all workers have left", h.name, client.Kept(), w.patience)
+				break
+			}
+		}
+	}
 }
 
 // balanced compares what observers have received.
