@@ -51,8 +51,8 @@ func WithSASL(mechanism SASLMechanism) ConnectOption {
 }
 
 // SASLDigest is the mechanism DIGEST-MD5, for servers with a DigestLoginModule. The password is not
-// sent, and the server must prove that it knows the password. But whoever records the exchange can
-// try passwords on it: combine with [WithTLS].
+// sent, and the server must prove that it knows the password. But an attacker who records the
+// exchange can try passwords on it: combine with [WithTLS].
 //
 // If the process may not use MD5 (GODEBUG=fips140=only), the mechanism fails, and the error matches
 // zk.ErrAuthFailed.

@@ -92,19 +92,19 @@ Server {
 `
 
 func TestRealKDC(t *testing.T) {
+	t.Parallel()
 	k := startKDC(t)
 	conf := k.path("krb5.conf")
-	t.Setenv("KRB5_CONFIG", conf)
-	t.Setenv("KRB5CCNAME", "FILE:"+k.path("cache"))
+	in := WithConfig(conf)
 	s := startSecured(t, k.write("jaas.conf", jaasOfServer), conf, true)
 	k.run("secret\n", "kinit", "ann")
 
 	holds := map[string]*zklocks.Hold{}
 	for name, mechanism := range map[string]zklocks.SASLMechanism{
-		"locker": Keytab(k.path("locker.keytab"), "locker"),
-		"brief":  Keytab(k.path("brief.keytab"), "brief@EXAMPLE.COM"), // its tickets end after 10 s
-		"modern": Keytab(k.path("modern.keytab"), "modern"),
-		"ann":    Cache(""),
+		"locker": Keytab(k.path("locker.keytab"), "locker", in),
+		"brief":  Keytab(k.path("brief.keytab"), "brief@EXAMPLE.COM", in), // its tickets end after 10 s
+		"modern": Keytab(k.path("modern.keytab"), "modern", in),
+		"ann":    Cache("FILE:"+k.path("cache"), in),
 	} {
 		conn, err := s.connect(t, 10*time.Second, zklocks.WithSASL(mechanism))
 		if err != nil {
@@ -117,7 +117,7 @@ func TestRealKDC(t *testing.T) {
 		}
 	}
 	briefFrom := time.Now()
-	other, err := s.connect(t, 10*time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker", WithService("zookeeper/localhost"), WithConfig(conf))))
+	other, err := s.connect(t, 10*time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker", WithService("zookeeper/localhost"), in)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestRealKDC(t *testing.T) {
 
 	k.process.Kill()
 	s.kept(t, "no KDC, tickets valid", holds)
-	if _, err := s.connect(t, time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker"))); !errors.Is(err, context.DeadlineExceeded) ||
+	if _, err := s.connect(t, time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker", in))); !errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("no KDC: %v", err)
 	}
@@ -144,11 +144,11 @@ func TestRealKDC(t *testing.T) {
 		at        string
 		says      string
 	}{
-		"an old keytab":        {Keytab(old, "locker"), s.at, "principal locker of realm EXAMPLE.COM, with its key in " + old + ": the key does not fit the KDC's"},
-		"an unknown principal": {Keytab(k.path("ghost.keytab"), "ghost"), s.at, "principal ghost of realm EXAMPLE.COM, with its key in " + k.path("ghost.keytab") + ": the KDC does not know the principal"},
-		"another's keytab":     {Keytab(k.path("brief.keytab"), "locker"), s.at, "the keytab has no key of the principal"},
-		"an unknown service":   {Keytab(k.path("locker.keytab"), "locker", WithService("kafka")), s.at, "service kafka/localhost of realm EXAMPLE.COM: the KDC does not know the service"},
-		"an address":           {Keytab(k.path("locker.keytab"), "locker"), s.Addr(), "service zookeeper/127.0.0.1 of realm EXAMPLE.COM: the KDC does not know the service"},
+		"an old keytab":        {Keytab(old, "locker", in), s.at, "principal locker of realm EXAMPLE.COM, with its key in " + old + ": the key does not fit the KDC's"},
+		"an unknown principal": {Keytab(k.path("ghost.keytab"), "ghost", in), s.at, "principal ghost of realm EXAMPLE.COM, with its key in " + k.path("ghost.keytab") + ": the KDC does not know the principal"},
+		"another's keytab":     {Keytab(k.path("brief.keytab"), "locker", in), s.at, "the keytab has no key of the principal"},
+		"an unknown service":   {Keytab(k.path("locker.keytab"), "locker", in, WithService("kafka")), s.at, "service kafka/localhost of realm EXAMPLE.COM: the KDC does not know the service"},
+		"an address":           {Keytab(k.path("locker.keytab"), "locker", in), s.Addr(), "service zookeeper/127.0.0.1 of realm EXAMPLE.COM: the KDC does not know the service"},
 		"DIGEST-MD5":           {zklocks.SASLDigest("ann", "secret"), s.at, "zk: client authentication failed"},
 	} {
 		began := time.Now()
@@ -198,6 +198,7 @@ Server {
 
 // TestRealConnect prints how long Connect takes, next to WithDigestAuth at the same server.
 func TestRealConnect(t *testing.T) {
+	t.Parallel()
 	k := startKDC(t)
 	conf := k.path("krb5.conf")
 	gssapi := startSecured(t, k.write("jaas.conf", jaasOfServer), conf, false)
