@@ -10,7 +10,10 @@ package metrics
 import (
 	"context"
 	"errors"
+	"maps"
+	"math"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,45 +40,70 @@ func PathLabel(label func(path string) string) Option {
 }
 
 // Heartbeats registers two metrics of a connection: the latency of its heartbeats, and how much of
-// the session timeout is left when they are answered. A program with several connections must give
-// each its own labels, by prometheus.WrapRegistererWith. Heartbeats panics if the registry already
-// has these metrics.
+// the session timeout is left when they are answered, both the worst of the last minute. Without
+// heartbeats, which a connection sends while it has holds or waiters, both are NaN. A program with
+// several connections must give each its own labels, by prometheus.WrapRegistererWith. Heartbeats
+// panics if the registry already has these metrics.
 func Heartbeats(registry prometheus.Registerer, conn *zklocks.Conn) {
 	make := promauto.With(registry)
 	make.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "zklocks_heartbeat_seconds",
-		Help: "How long the last heartbeat took until its answer was read.",
+		Help: "The longest time from a heartbeat to its answer, in the last minute.",
 	}, func() float64 {
 		latency, _ := conn.Heartbeat()
-		return latency.Seconds()
+		return ratio(latency, time.Second)
 	})
 	make.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "zklocks_heartbeat_margin_ratio",
-		Help: "How much of the session timeout was left when the last heartbeat was answered, before the holds would have been lost.",
+		Help: "The smallest part of the session timeout that was left when a heartbeat was answered, before the holds would have been lost, in the last minute.",
 	}, func() float64 {
 		_, margin := conn.Heartbeat()
-		return margin.Seconds() / conn.SessionTimeout().Seconds()
+		return ratio(margin, conn.SessionTimeout())
 	})
+}
+
+// ratio returns d/unit; NaN for 0, which means that there was no heartbeat.
+func ratio(d, unit time.Duration) float64 {
+	if d == 0 {
+		return math.NaN()
+	}
+	return d.Seconds() / unit.Seconds()
 }
 
 type observer struct {
 	label func(path string) string
+	start time.Time // the instants in pending count from it
 
-	waiting, holding  *prometheus.GaugeVec
 	wait, hold, ahead *prometheus.HistogramVec
 	failed, lost      *prometheus.CounterVec
 	leaked, sent      *prometheus.CounterVec
 
-	known sync.Map // the pairs of path and kind whose counters exist
+	mu    sync.RWMutex
+	locks map[labels]*locks // guarded by mu
+}
+
+// labels are the values of the labels "path" and "kind".
+type labels struct{ path, kind string }
+
+// locks has the calls and the holds under one pair of labels that have not ended.
+type locks struct{ waiting, holding pending }
+
+// gauges shows locks. They are collected at each scrape, because the oldest call ages in between.
+var gauges = struct{ waiting, oldestWait, holding, oldestHold *prometheus.Desc }{
+	describe("zklocks_waiting", "Calls that wait for a lock."),
+	describe("zklocks_oldest_wait_seconds", "How long the oldest call that waits has waited; 0 if none waits."),
+	describe("zklocks_holding", "Holds."),
+	describe("zklocks_oldest_hold_seconds", "How old the oldest hold is; 0 if there is none."),
+}
+
+func describe(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"path", "kind"}, nil)
 }
 
 // Observer registers the metrics and returns the observer that feeds them. One observer serves all
 // locks of a process. Observer panics if the registry already has these metrics.
 func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 	make, lock := promauto.With(registry), []string{"path", "kind"}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return make.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, lock)
-	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return make.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -83,75 +111,154 @@ func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 		return make.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
 	o := &observer{
-		label:   func(path string) string { return path },
-		waiting: gauge("zklocks_waiting", "Calls that wait for a lock."),
-		holding: gauge("zklocks_holding", "Holds."),
-		wait:    histogram("zklocks_wait_seconds", "From the call to the hold.", seconds, "path", "kind", "joined"),
-		hold:    histogram("zklocks_hold_seconds", "From the begin of the hold to its release or loss.", seconds, lock...),
-		ahead:   histogram("zklocks_ahead", "How many nodes had to be deleted before the turn of a node that had to wait.", nodes, lock...),
-		failed:  counter("zklocks_failed_total", "Calls that failed.", "path", "kind", "reason"),
-		lost:    counter("zklocks_lost_total", "Holds that were lost.", lock...),
-		leaked:  counter("zklocks_leaked_total", "Holds that the program has dropped without releasing them.", lock...),
-		sent:    counter("zklocks_retries_total", "Requests that were sent again.", "path", "op"),
+		label:  func(path string) string { return path },
+		start:  time.Now(),
+		wait:   histogram("zklocks_wait_seconds", "From the call to the hold.", seconds, "path", "kind", "joined"),
+		hold:   histogram("zklocks_hold_seconds", "From the begin of the hold to its release or loss.", seconds, lock...),
+		ahead:  histogram("zklocks_ahead", "How many nodes had to be deleted before the turn of a node that had to wait.", nodes, lock...),
+		failed: counter("zklocks_failed_total", "Calls that failed.", "path", "kind", "reason"),
+		lost:   counter("zklocks_lost_total", "Holds that were lost.", lock...),
+		leaked: counter("zklocks_leaked_total", "Holds that the program has dropped without releasing them.", lock...),
+		sent:   counter("zklocks_retries_total", "Requests that were sent again.", "path", "op"),
+		locks:  map[labels]*locks{},
 	}
 	for _, opt := range opts {
 		opt(o)
 	}
+	registry.MustRegister(o)
 	return observe.Observer{
 		Called: func(e observe.Called) {
-			path, kind := o.labels(e.LockInfo)
-			o.waiting.WithLabelValues(path, kind).Inc()
+			_, of := o.of(e.LockInfo)
+			of.waiting.begin(e.At.Sub(o.start))
 		},
 		Queued: func(e observe.Queued) {
-			path, kind := o.labels(e.LockInfo)
-			o.ahead.WithLabelValues(path, kind).Observe(float64(e.Ahead))
+			l, _ := o.of(e.LockInfo)
+			o.ahead.WithLabelValues(l.path, l.kind).Observe(float64(e.Ahead))
 		},
 		Granted: func(e observe.Granted) {
-			path, kind := o.labels(e.LockInfo)
-			o.waiting.WithLabelValues(path, kind).Dec()
-			o.holding.WithLabelValues(path, kind).Inc()
+			l, of := o.of(e.LockInfo)
+			of.waiting.end(e.At.Add(-e.Waited).Sub(o.start))
+			of.holding.begin(e.At.Sub(o.start))
 			joined := "no"
 			if e.Joined {
 				joined = "yes"
 			}
-			o.wait.WithLabelValues(path, kind, joined).Observe(e.Waited.Seconds())
+			o.wait.WithLabelValues(l.path, l.kind, joined).Observe(e.Waited.Seconds())
 		},
 		Failed: func(e observe.Failed) {
-			path, kind := o.labels(e.LockInfo)
-			o.waiting.WithLabelValues(path, kind).Dec()
-			o.failed.WithLabelValues(path, kind, reason(e.Cause)).Inc()
+			l, of := o.of(e.LockInfo)
+			of.waiting.end(e.At.Add(-e.Waited).Sub(o.start))
+			o.failed.WithLabelValues(l.path, l.kind, reason(e.Cause)).Inc()
 		},
-		Released: func(e observe.Released) {
-			path, kind := o.labels(e.LockInfo)
-			o.holding.WithLabelValues(path, kind).Dec()
-			o.hold.WithLabelValues(path, kind).Observe(e.Held.Seconds())
-		},
+		Released: func(e observe.Released) { o.ended(e.LockInfo, e.At, e.Held) },
 		Lost: func(e observe.Lost) {
-			path, kind := o.labels(e.LockInfo)
-			o.holding.WithLabelValues(path, kind).Dec()
-			o.hold.WithLabelValues(path, kind).Observe(e.Held.Seconds())
-			o.lost.WithLabelValues(path, kind).Inc()
+			l := o.ended(e.LockInfo, e.At, e.Held)
+			o.lost.WithLabelValues(l.path, l.kind).Inc()
 		},
 		Leaked: func(e observe.Leaked) {
-			path, kind := o.labels(e.LockInfo)
-			o.leaked.WithLabelValues(path, kind).Inc()
+			l, _ := o.of(e.LockInfo)
+			o.leaked.WithLabelValues(l.path, l.kind).Inc()
 		},
 		Retried: func(e observe.Retried) { o.sent.WithLabelValues(o.label(e.Path), e.Op).Inc() },
 	}
 }
 
-// labels returns the labels of a lock. The first call for a lock creates its counters of failures
-// and losses: a counter that begins with 1 has not increased, so a first loss would raise no alert.
-func (o *observer) labels(l observe.LockInfo) (path, kind string) {
-	path, kind = o.label(l.Path), string(l.Kind)
-	if _, known := o.known.LoadOrStore([2]string{path, kind}, nil); !known {
-		o.lost.WithLabelValues(path, kind)
-		o.leaked.WithLabelValues(path, kind)
+// ended counts a hold that has ended.
+func (o *observer) ended(lock observe.LockInfo, at time.Time, held time.Duration) labels {
+	l, of := o.of(lock)
+	of.holding.end(at.Add(-held).Sub(o.start))
+	o.hold.WithLabelValues(l.path, l.kind).Observe(held.Seconds())
+	return l
+}
+
+// of returns the labels of a lock, and the locks that share them. The first call for a pair of
+// labels creates its counters of failures and losses: a counter that begins with 1 has not
+// increased, so a first loss would raise no alert.
+func (o *observer) of(lock observe.LockInfo) (labels, *locks) {
+	l := labels{o.label(lock.Path), string(lock.Kind)}
+	o.mu.RLock()
+	of := o.locks[l]
+	o.mu.RUnlock()
+	if of != nil {
+		return l, of
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if of = o.locks[l]; of == nil {
+		of = new(locks)
+		o.locks[l] = of
+		o.lost.WithLabelValues(l.path, l.kind)
+		o.leaked.WithLabelValues(l.path, l.kind)
 		for _, r := range reasons {
-			o.failed.WithLabelValues(path, kind, r.name)
+			o.failed.WithLabelValues(l.path, l.kind, r.name)
 		}
 	}
-	return path, kind
+	return l, of
+}
+
+func (o *observer) Describe(to chan<- *prometheus.Desc) {
+	to <- gauges.waiting
+	to <- gauges.oldestWait
+	to <- gauges.holding
+	to <- gauges.oldestHold
+}
+
+func (o *observer) Collect(to chan<- prometheus.Metric) {
+	o.mu.RLock()
+	all := maps.Clone(o.locks)
+	o.mu.RUnlock()
+	for l, of := range all {
+		show := func(desc *prometheus.Desc, value float64) {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, l.path, l.kind)
+		}
+		waiting, oldest := of.waiting.now(time.Since(o.start))
+		show(gauges.waiting, float64(waiting))
+		show(gauges.oldestWait, oldest.Seconds())
+		holding, oldest := of.holding.now(time.Since(o.start))
+		show(gauges.holding, float64(holding))
+		show(gauges.oldestHold, oldest.Seconds())
+	}
+}
+
+// pending has when each of the calls, or of the holds, that have not ended began.
+type pending struct {
+	mu    sync.Mutex
+	count int
+	began map[time.Duration]int // how many began at that time; mu guards it and count
+}
+
+func (p *pending) begin(at time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began == nil {
+		p.began = map[time.Duration]int{}
+	}
+	p.count++
+	p.began[at]++
+}
+
+func (p *pending) end(began time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.began[began] {
+	case 0: // it began before the observer saw the lock
+		return
+	case 1:
+		delete(p.began, began)
+	default:
+		p.began[began]--
+	}
+	p.count--
+}
+
+// now returns how many there are, and the age of the oldest.
+func (p *pending) now(now time.Duration) (count int, oldest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for began := range p.began {
+		oldest = max(oldest, now-began)
+	}
+	return p.count, oldest
 }
 
 // reasons are the values of the label "reason". The first reason that the error matches applies.

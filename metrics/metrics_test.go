@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"regexp"
@@ -165,23 +166,125 @@ func TestHeartbeatsAreMeasured(t *testing.T) {
 		conn := host.Connect(t, timeout)
 		registry := prometheus.NewRegistry()
 		metrics.Heartbeats(registry, conn)
-		const latency, margin = "zklocks_heartbeat_seconds{}", "zklocks_heartbeat_margin_ratio{}"
-		checks(t, registry, "before the first", map[string]float64{latency: 0, margin: 0})
+		// measures asserts a range of the latency, in seconds, and of the margin.
+		measures := func(when string, shortest, longest, smallest, largest float64) {
+			t.Helper()
+			got := values(t, registry)
+			latency, margin := got["zklocks_heartbeat_seconds{}"], got["zklocks_heartbeat_margin_ratio{}"]
+			if !(latency >= shortest && latency <= longest && margin >= smallest && margin <= largest) {
+				t.Errorf("%s: a latency of %v, want %v to %v, and a margin of %v, want %v to %v", when, latency, shortest, longest, margin, smallest, largest)
+			}
+		}
+		none := func(when string) {
+			t.Helper()
+			got := values(t, registry)
+			if latency, margin := got["zklocks_heartbeat_seconds{}"], got["zklocks_heartbeat_margin_ratio{}"]; !math.IsNaN(latency) || !math.IsNaN(margin) {
+				t.Errorf("%s: a latency of %v and a margin of %v, want none", when, latency, margin)
+			}
+		}
+		none("before the first")
 		hold, err := rwlock.New(conn, "/x").Lock(t.Context())
 		must(t, err)
 		time.Sleep(2 * timeout) // virtual
-		near := values(t, registry)
-		if near[latency] > 0.001 || near[margin] < 0.4 || near[margin] > 0.55 {
-			t.Errorf("a server that answers at once: %v", near)
-		}
+		measures("a server that answers at once", 0, 0.001, 0.45, 0.5)
 		host.Delay(time.Second) // each way
-		time.Sleep(2 * timeout) // virtual
-		if far := values(t, registry); far[latency] < 2 || far[latency] > 2.01 || far[margin] < 0.01 || far[margin] > 0.3 {
-			t.Errorf("a server two seconds away: %v", far)
+		time.Sleep(timeout)     // virtual
+		host.Delay(0)
+		for range 5 {
+			time.Sleep(timeout) // virtual
+			measures("in the minute after answers that took two seconds", 2, 2.01, 0.01, 0.3)
 		}
-		host.Heal()
+		time.Sleep(2 * time.Minute) // virtual
+		measures("later", 0, 0.001, 0.45, 0.5)
 		must(t, hold.Release(t.Context()))
+		time.Sleep(2 * time.Minute) // virtual
+		none("without holds")
 	})
+}
+
+// Each hold under a label has an age, also if others come and go, share its node, or end in another
+// order than they began. A downgrade begins a new hold.
+func TestTheOldestCallAndHoldAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		s := zktest.NewServer(t)
+		here := s.Host("a").Connect(t, 10*time.Second, zklocks.WithObserver(metrics.Observer(registry, metrics.PathLabel(path.Dir))))
+		lock := func(name string) *rwlock.RWMutex { return rwlock.New(here, "/orders/"+name) }
+		hold := func(call func(context.Context) (*zklocks.Hold, error)) *zklocks.Hold {
+			h, err := call(t.Context())
+			must(t, err)
+			return h
+		}
+		release := func(h *zklocks.Hold) { must(t, h.Release(t.Context())) }
+		oldest := func(when, what, kind string, want time.Duration) {
+			t.Helper()
+			key := "zklocks_oldest_" + what + "_seconds{kind=" + kind + ",path=/orders}"
+			if got := values(t, registry)[key]; got < want.Seconds() || got > want.Seconds()+0.1 {
+				t.Errorf("%s: %s is %v, want %v", when, key, got, want.Seconds())
+			}
+		}
+		minute := func() { time.Sleep(time.Minute) } // virtual
+
+		one := hold(lock("1").Lock)
+		minute()
+		for name := range 10 {
+			release(hold(lock(fmt.Sprint("x", name)).Lock))
+		}
+		busy := lock("2")
+		two := hold(busy.Lock)
+		minute()
+		oldest("two hold", "hold", "write", 2*time.Minute)
+		oldest("nobody waits", "wait", "write", 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone, granted := make(chan error), make(chan *zklocks.Hold)
+		go func() {
+			_, err := busy.Lock(ctx)
+			gone <- err
+		}()
+		minute()
+		go func() { granted <- hold(lock("1").Lock) }()
+		minute()
+		oldest("two wait", "wait", "write", 2*time.Minute)
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		oldest("one waits", "wait", "write", time.Minute)
+		release(one)
+		one = <-granted
+		oldest("granted", "wait", "write", 0)
+		oldest("the first of two has been released", "hold", "write", 3*time.Minute)
+		must(t, busy.Downgrade(t.Context(), two))
+		oldest("the other was downgraded", "hold", "write", 0)
+		minute()
+		oldest("and then", "hold", "write", time.Minute)
+		oldest("and reads", "hold", "read", time.Minute)
+		release(two)
+		release(one)
+		oldest("all released", "hold", "write", 0)
+
+		shared := lock("3")
+		first := hold(shared.RLock)
+		minute()
+		second := hold(shared.RLock)
+		release(first)
+		minute()
+		oldest("the second of two readers that share a node", "hold", "read", time.Minute)
+		release(second)
+		oldest("no reader", "hold", "read", 0)
+	})
+}
+
+// BenchmarkObserver measures what the events of one call and its hold cost.
+func BenchmarkObserver(b *testing.B) {
+	o := metrics.Observer(prometheus.NewRegistry())
+	lock, now := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}, time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Called(observe.Called{LockInfo: lock, At: now})
+		o.Granted(observe.Granted{LockInfo: lock, At: now})
+		o.Released(observe.Released{LockInfo: lock, At: now})
+	}
 }
 
 func TestPathLabel(t *testing.T) {

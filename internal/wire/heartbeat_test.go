@@ -95,6 +95,59 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	}
 }
 
+// A stall shows for a minute, however often a program asks meanwhile: several may scrape it.
+func TestHeartbeatRemembersTheWorstOfTheLastMinute(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const stall = timeout / 4
+		f := newFakeServer(t).start()
+		var stalls atomic.Bool
+		f.late = func(op int32) time.Duration {
+			if op == opMulti && stalls.Load() {
+				return stall
+			}
+			return 0
+		}
+		conn := f.connect()
+		looks := func(when string, worst time.Duration) (margin time.Duration) {
+			t.Helper()
+			latency, margin := conn.Heartbeat()
+			if latency < worst || latency > worst+timeout/100 {
+				t.Errorf("%s: the latency is %v, want %v", when, latency, worst)
+			}
+			return margin
+		}
+		if margin := looks("before the first", 0); margin != 0 {
+			t.Errorf("the margin of no heartbeat is %v", margin)
+		}
+		conn.KeepAlive(true)
+		time.Sleep(2 * timeout) // virtual
+		healthy := looks("answered at once", 0)
+		stalls.Store(true)
+		time.Sleep(timeout) // virtual
+		stalls.Store(false)
+		time.Sleep(timeout) // virtual
+		stalled := looks("after a stall", stall)
+		if stalled > healthy-stall/2 {
+			t.Errorf("the margin is %v after a stall, and was %v", stalled, healthy)
+		}
+		for range 54 {
+			time.Sleep(time.Second) // virtual
+			if margin := looks("within a minute", stall); margin != stalled {
+				t.Fatalf("the margin is %v within a minute of the stall, want %v", margin, stalled)
+			}
+		}
+		time.Sleep(time.Minute + timeout) // virtual
+		if margin := looks("later", 0); margin < healthy*9/10 {
+			t.Errorf("the margin is %v two minutes after the stall, and was %v", margin, healthy)
+		}
+		conn.KeepAlive(false)
+		time.Sleep(2 * time.Minute) // virtual
+		if margin := looks("two minutes after the last heartbeat", 0); margin != 0 {
+			t.Errorf("the margin of no heartbeat is %v", margin)
+		}
+	})
+}
+
 // The heartbeat has the same bytes as the client's own Multi of a check.
 func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

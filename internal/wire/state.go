@@ -32,7 +32,7 @@ type state struct {
 	changed  chan struct{} // see Changed
 	monitor  Monitor       // nil until Monitored
 
-	latency, margin time.Duration // of the last heartbeat, see Heartbeat
+	heartbeats heartbeats // see Heartbeat
 }
 
 // A Monitor notifies the holds of a connection when their session is over. All locks share it.
@@ -199,15 +199,16 @@ func (s *state) answered(sent time.Time, quorum bool) {
 func (s *state) beaten(sent time.Time) {
 	now := s.now()
 	v := s.view.Load()
-	s.latency, s.margin = now.Sub(sent), v.base.Add(v.timeout).Sub(now)
+	s.heartbeats.note(now, beat{now.Sub(sent), v.base.Add(v.timeout).Sub(now)})
 }
 
-// Heartbeat returns how long the last answered heartbeat took, and how long before the deadline its
-// answer arrived.
+// Heartbeat returns the longest latency and the smallest margin in heartbeats. A margin is how long
+// before the deadline an answer arrived.
 func (s *state) Heartbeat() (latency, margin time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.latency, s.margin
+	worst := s.heartbeats.worst(s.now())
+	return worst.latency, worst.margin
 }
 
 // wake closes the channel that Changed returned, makes a new one, and calls the monitor.
@@ -266,4 +267,45 @@ func (s *state) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
+}
+
+// A beat is how long a heartbeat took, and how long before the deadline its answer arrived.
+type beat struct{ latency, margin time.Duration }
+
+// heartbeats has the worst of the heartbeats that were answered in the last minute. It forgets them
+// by spans of a minute, so some are up to two minutes old.
+type heartbeats struct {
+	began     time.Time // of the span of now
+	now, last beat      // the worst of this span and of the span before; zero: there was none
+}
+
+func (h *heartbeats) note(at time.Time, b beat) {
+	h.turn(at)
+	h.now = worse(h.now, b)
+}
+
+func (h *heartbeats) worst(at time.Time) beat {
+	h.turn(at)
+	return worse(h.now, h.last)
+}
+
+// turn begins a new span if the last one is over.
+func (h *heartbeats) turn(at time.Time) {
+	switch age := at.Sub(h.began); {
+	case age >= 2*time.Minute:
+		*h = heartbeats{began: at}
+	case age >= time.Minute:
+		*h = heartbeats{began: h.began.Add(time.Minute), last: h.now}
+	}
+}
+
+// worse returns the longer latency and the smaller margin.
+func worse(a, b beat) beat {
+	if a == (beat{}) {
+		return b
+	}
+	if b == (beat{}) {
+		return a
+	}
+	return beat{max(a.latency, b.latency), min(a.margin, b.margin)}
 }
