@@ -24,7 +24,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/leader"
@@ -450,7 +449,17 @@ func (f *fleet) scrape(d time.Duration) {
 			}
 			for _, family := range families {
 				for _, m := range family.GetMetric() {
-					f.sample(p, family, m)
+					labels := []string{fmt.Sprintf("instance=%q", p.name)}
+					for _, l := range m.GetLabel() {
+						labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+					}
+					name, of := family.GetName(), "{"+strings.Join(labels, ",")+"}"
+					if h := m.GetHistogram(); h != nil {
+						f.sample(name+"_count"+of, float64(h.GetSampleCount()))
+						f.sample(name+"_sum"+of, h.GetSampleSum())
+					} else {
+						f.sample(name+of, m.GetGauge().GetValue()+m.GetCounter().GetValue())
+					}
 				}
 			}
 		}
@@ -467,25 +476,11 @@ func (f *fleet) scrape(d time.Duration) {
 	}
 }
 
-func (f *fleet) sample(p *process, family *dto.MetricFamily, m *dto.Metric) {
-	labels := []string{fmt.Sprintf("instance=%q", p.name)}
-	for _, l := range m.GetLabel() {
-		labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+func (f *fleet) sample(series string, value float64) {
+	if f.series[series] == nil {
+		f.series[series] = slices.Repeat([]string{"_"}, f.scrapes)
 	}
-	add := func(suffix string, value float64) {
-		s := family.GetName() + suffix + "{" + strings.Join(labels, ",") + "}"
-		if f.series[s] == nil {
-			f.series[s] = slices.Repeat([]string{"_"}, f.scrapes)
-		}
-		f.series[s] = append(f.series[s], strconv.FormatFloat(value, 'f', -1, 64))
-	}
-	switch {
-	case m.GetHistogram() != nil:
-		add("_count", float64(m.GetHistogram().GetSampleCount()))
-		add("_sum", m.GetHistogram().GetSampleSum())
-	default:
-		add("", m.GetGauge().GetValue()+m.GetCounter().GetValue())
-	}
+	f.series[series] = append(f.series[series], strconv.FormatFloat(value, 'f', -1, 64))
 }
 
 // A process uses locks. Prometheus scrapes it while it runs.

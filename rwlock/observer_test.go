@@ -123,10 +123,9 @@ func TestTheEventsOfACallHaveItsContext(t *testing.T) {
 func TestAHoldDropsTheContextOfItsCall(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		mu := rwlock.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(observe.Observer{}))
-		type request struct{ body [1 << 10]byte }
 		collected := new(atomic.Bool)
 		lock := func() *zklocks.Hold {
-			r := new(request)
+			r := new([1 << 10]byte) // what the request refers to
 			runtime.AddCleanup(r, func(done *atomic.Bool) { done.Store(true) }, collected)
 			hold, err := mu.Lock(context.WithValue(context.Background(), asker{}, r))
 			s.Must(err)
