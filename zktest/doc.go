@@ -60,9 +60,9 @@
 // client has reconnected.
 //
 // Tests compare this server with ZooKeeper request by request, for all that clients of one server
-// send and receive. It has no Kerberos and no reconfigurations, and refuses nodes with a time to
-// live, as ZooKeeper does by default. Still, run what a program promises to its users once on a
-// real server.
+// send and receive. It has no Kerberos, and refuses nodes with a time to live, as ZooKeeper does by
+// default. Server.AddMember and Member.Remove reconfigure it, requests do not. Still, run what a
+// program promises to its users once on a real server.
 //
 // # In a bubble
 //

@@ -31,31 +31,46 @@ type Host struct {
 	made  string // file and line of the call of Server.Host
 	from  *memnet.Host
 	proxy *proxy.Proxy
-	doors []string // addresses of the proxy, one for each member
+	doors []string // addresses of the proxy, one for each of s.members; guarded by s.mu
 }
 
 func newHost(s *Server, name, made string) *Host {
 	h := &Host{s: s, name: name, made: made, from: s.network.Host(name)}
-	var err error
-	for i, m := range s.members {
-		// A door is a port of the proxy on the member's host. The network between door and member
-		// cannot break, so faults between the Host and the member are between the Host and the
-		// door.
-		at := s.network.Host(m.host)
-		var addr string
-		if i == 0 {
-			if h.proxy, err = proxy.On(at, m.inMemory()); err == nil {
-				addr = h.proxy.Addr()
-			}
-		} else {
-			addr, err = h.proxy.Open(at, m.inMemory())
-		}
-		if err != nil {
-			panic(fmt.Sprintf("zktest: Host: %v: the server has been stopped", err))
-		}
-		h.doors = append(h.doors, addr)
+	for _, m := range s.members {
+		h.addDoor(m)
 	}
 	return h
+}
+
+// addDoor opens the door to a member: a port of the proxy on the member's host. The network between
+// door and member cannot break, so faults between the Host and the member are between the Host and
+// the door. The caller holds s.mu.
+func (h *Host) addDoor(m *Member) {
+	at := h.s.network.Host(m.host)
+	var addr string
+	var err error
+	if h.proxy == nil {
+		if h.proxy, err = proxy.On(at, m.inMemory()); err == nil {
+			addr = h.proxy.Addr()
+		}
+	} else {
+		addr, err = h.proxy.Open(at, m.inMemory())
+	}
+	if err != nil {
+		panic(fmt.Sprintf("zktest: Host: %v: the server has been stopped", err))
+	}
+	h.doors = append(h.doors, addr)
+}
+
+// door returns the member with that address, and the address of the host's door to it.
+func (h *Host) door(addr string) (m *Member, door string) {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	at := slices.IndexFunc(h.s.members, func(m *Member) bool { return m.Addr() == addr })
+	if at < 0 {
+		return nil, ""
+	}
+	return h.s.members[at], h.doors[at]
 }
 
 // Name returns the host's name.
@@ -120,12 +135,12 @@ func (h *Host) dial(ctx context.Context, network, addr string, forgets bool) (ne
 	if why := foreign(h.s.bubble); why != "" {
 		return nil, fmt.Errorf("zktest: dial %s: %s", addr, why)
 	}
-	at := slices.Index(h.s.Addrs(), addr)
-	if at < 0 {
+	m, door := h.door(addr)
+	if m == nil {
 		return nil, fmt.Errorf("zktest: dial %s from host %s: not an address of this server, which has %q", addr, h.name, h.s.Addrs())
 	}
 	d := h.s.clients.dials(ctx, h, forgets)
-	conn, err := h.reach(ctx, at)
+	conn, err := h.reach(ctx, m, door)
 	if err != nil {
 		h.s.clients.failed(d)
 		return nil, err
@@ -138,15 +153,15 @@ func (h *Host) dial(ctx context.Context, network, addr string, forgets bool) (ne
 // dead, reach dials the member itself, which refuses, because the door would accept the connection
 // and close it. If the member was restarted while a partition or a delay held up the dial, reach
 // closes that connection and uses the door.
-func (h *Host) reach(ctx context.Context, member int) (net.Conn, error) {
-	if itself := h.s.members[member].inMemory(); !h.s.network.Listening(itself) {
+func (h *Host) reach(ctx context.Context, m *Member, door string) (net.Conn, error) {
+	if itself := m.inMemory(); !h.s.network.Listening(itself) {
 		conn, err := h.from.DialContext(ctx, "tcp", itself)
 		if err != nil {
 			return nil, err
 		}
 		_ = conn.Close()
 	}
-	return h.from.DialContext(ctx, "tcp", h.doors[member])
+	return h.from.DialContext(ctx, "tcp", door)
 }
 
 // DialTimeout is Dial with the signature that zk.WithDialer needs:

@@ -3,7 +3,9 @@ package zktest
 import (
 	"fmt"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/memzk"
@@ -21,6 +23,63 @@ type Member struct {
 	serving   sync.WaitGroup
 	dead      bool
 	closed    bool
+
+	removed atomic.Bool // it does not belong to the ensemble any more
+}
+
+func newMember(s *Server, m *memzk.Member) *Member {
+	member := &Member{s: s, m: m, host: fmt.Sprintf("zk%d", m.ID())}
+	member.listenInMemory()
+	return member
+}
+
+// AddMember adds a member to the ensemble, as ZooKeeper's "reconfig -add" does, and returns it. The
+// member has all data, serves clients and votes, and /zookeeper/config lists it. t fails if the
+// Server is standalone, has 100 members, or no leader with a majority.
+func (s *Server) AddMember() *Member {
+	s.t.Helper()
+	s.check("AddMember")
+	if len(s.all()) == mostMembers {
+		s.t.Fatalf("zktest: AddMember: there were %d members already", mostMembers)
+	}
+	m := s.ensemble.Add()
+	if m == nil {
+		s.t.Fatal("zktest: AddMember: the server is standalone, or has no leader with a majority")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	member := newMember(s, m)
+	s.members = append(s.members, member)
+	for _, h := range s.hosts {
+		h.addDoor(member)
+	}
+	return member
+}
+
+// Remove takes the member out of the ensemble, as ZooKeeper's "reconfig -remove" does. It has no
+// vote, and neither /zookeeper/config nor Addrs lists it. It serves its clients and accepts others
+// until it is killed or loses its leader, and then never again. If it leads, it stops, and the
+// others elect a leader. t fails if the member was removed before, is the last one, or if no
+// majority of the other members follows the leader.
+func (m *Member) Remove() {
+	m.s.t.Helper()
+	m.s.check("Remove")
+	if !m.s.ensemble.Remove(m.m) {
+		m.s.t.Errorf("zktest: Remove: member %d was removed before, is the last one, or no majority of the others follows a leader", m.ID())
+		return
+	}
+	m.removed.Store(true)
+}
+
+// describe returns the text of /zookeeper/config, as an ensemble with a dynamic configuration has
+// it.
+func (s *Server) describe(members []int, version int64) string {
+	var text strings.Builder
+	for _, id := range members {
+		fmt.Fprintf(&text, "server.%d=zk%d:2888:3888:participant;%s\n", id, id, s.addr(id))
+	}
+	fmt.Fprintf(&text, "version=%x", version)
+	return text.String()
 }
 
 // ID returns the member's number; the first is 1.
@@ -30,8 +89,10 @@ func (m *Member) ID() int { return m.m.ID() }
 //
 // It is on the loopback interface, with a port on which no program listens. So the system refuses a
 // client without the dialer of a Host at once, on any machine.
-func (m *Member) Addr() string {
-	return fmt.Sprintf("127.0.0.1:%d", m.s.number%mostServers*mostMembers+m.ID())
+func (m *Member) Addr() string { return m.s.addr(m.ID()) }
+
+func (s *Server) addr(id int) string {
+	return fmt.Sprintf("127.0.0.1:%d", s.number%mostServers*mostMembers+id)
 }
 
 // inMemory returns the member's address in the in-memory network.

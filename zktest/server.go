@@ -30,9 +30,9 @@ type Server struct {
 	number    int    // unique among the running servers of the bubble
 	network   *memnet.Network
 	ensemble  *memzk.Ensemble
-	members   []*Member
 
 	mu       sync.Mutex
+	members  []*Member // also those that were removed; the index is the number less 1
 	hosts    map[string]*Host
 	clients  clients
 	stopping bool
@@ -170,11 +170,12 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 		hosts:     make(map[string]*Host),
 	}
 	s.network.SetLatency(latency)
+	if set.Members > 1 {
+		set.Describe = s.describe
+	}
 	s.ensemble = memzk.Start(set.Config)
-	for i, m := range s.ensemble.Members() {
-		member := &Member{s: s, m: m, host: fmt.Sprintf("zk%d", i+1)}
-		s.members = append(s.members, member)
-		member.listenInMemory()
+	for _, m := range s.ensemble.Members() {
+		s.members = append(s.members, newMember(s, m))
 	}
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -201,7 +202,7 @@ func (s *Server) stop() {
 	s.stopping = true // from now on a dial shows a client that still runs
 	hosts := s.hosts
 	s.mu.Unlock()
-	for _, m := range s.members {
+	for _, m := range s.all() {
 		m.close()
 	}
 	s.ensemble.Stop()
@@ -257,12 +258,19 @@ func (s *Server) await(open func() []*dialed) []*dialed {
 	}
 }
 
-// Addrs returns the addresses of the members. Only Host.Dial and Host.DialTimeout can connect to
+// all returns all members, also those that were removed.
+func (s *Server) all() []*Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.members)
+}
+
+// Addrs returns the addresses of Members. Only Host.Dial and Host.DialTimeout can connect to
 // them: no real port is open, and the system refuses a client with another dialer at once. See
 // ListenTCP.
 func (s *Server) Addrs() []string {
 	var addrs []string
-	for _, m := range s.members {
+	for _, m := range s.Members() {
 		addrs = append(addrs, m.Addr())
 	}
 	return addrs
@@ -332,16 +340,19 @@ func (s *Server) Expire(conn any) {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.check("Restart")
-	for _, m := range s.members {
+	members := s.all()
+	for _, m := range members {
 		m.kill()
 	}
-	for _, m := range s.members {
+	for _, m := range members {
 		m.start()
 	}
 }
 
-// Members returns all members, in the order of Addrs.
-func (s *Server) Members() []*Member { return slices.Clone(s.members) }
+// Members returns the members, by number, without those that were removed.
+func (s *Server) Members() []*Member {
+	return slices.DeleteFunc(s.all(), func(m *Member) bool { return m.removed.Load() })
+}
 
 // Leader returns the leader, or nil while there is none. A paused or isolated member remains the
 // leader until the others have elected another.
@@ -350,7 +361,7 @@ func (s *Server) Leader() *Member {
 	if m == nil {
 		return nil
 	}
-	return s.members[m.ID()-1]
+	return s.all()[m.ID()-1]
 }
 
 // Elect makes m the leader, as if the current leader had died: all clients must reconnect, and each

@@ -33,7 +33,7 @@ func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
 	var addrs []string
-	for _, m := range s.members {
+	for _, m := range s.Members() {
 		// The first Listen picks the port. A restart of the member listens on the same port.
 		first, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -56,12 +56,13 @@ func (h *Host) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
 	var addrs []string
-	for i := range h.doors {
+	for _, m := range h.s.Members() {
+		_, door := h.door(m.Addr())
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatalf("zktest: ListenTCP: %v", err)
 		}
-		b := &bridge{h: h, to: i, conns: make(map[net.Conn]struct{})}
+		b := &bridge{h: h, to: m, door: door, conns: make(map[net.Conn]struct{})}
 		b.ctx, b.cancel = context.WithCancel(context.Background())
 		b.wg.Go(func() { b.accept(l) })
 		t.Cleanup(func() {
@@ -76,7 +77,8 @@ func (h *Host) ListenTCP(t testing.TB) []string {
 // A bridge forwards real connections to the in-memory network.
 type bridge struct {
 	h      *Host
-	to     int // index of the member
+	to     *Member
+	door   string // of the host to the member
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -160,7 +162,7 @@ func (b *bridge) dial(out net.Conn) (in net.Conn, early []byte, err error) {
 			cancel()
 		}
 	})
-	in, err = b.h.reach(ctx, b.to)
+	in, err = b.h.reach(ctx, b.to, b.door)
 	_ = out.SetReadDeadline(time.Unix(1, 0)) // ends the Copy
 	wg.Wait()
 	_ = out.SetReadDeadline(time.Time{})

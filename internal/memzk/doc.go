@@ -21,10 +21,10 @@
 // # Limits
 //
 // It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
-// quotas, no reconfiguration, no observers and no TLS (wrap the connections). It refuses nodes
-// with a time to live, as ZooKeeper does by default. Reconfigurations, and requests that no client
-// sends (17, 20, -10), are answered like unknown requests. SASL is a function of the Config, with
-// DIGEST-MD5 as in ZooKeeper; the option zookeeper.allowSaslFailedClients is not there.
+// quotas, no observers and no TLS (wrap the connections). It refuses nodes with a time to live, as
+// ZooKeeper does by default. Reconfigurations, and requests that no client sends (17, 20, -10), are
+// answered like unknown requests. SASL is a function of the Config, with DIGEST-MD5 as in ZooKeeper;
+// the option zookeeper.allowSaslFailedClients is not there.
 //
 // # Fidelity
 //
@@ -35,7 +35,8 @@
 //     read a snapshot.
 //   - Packets that no client sends have other results: without a path, cut short, or a multi with
 //     flags of another kind of node.
-//   - /zookeeper/config is empty, also in an ensemble.
+//   - /zookeeper/config is empty without Config.Describe. Members are added and removed by
+//     Ensemble.Add and Ensemble.Remove, not by requests.
 //   - A client may have any number of connections.
 //   - At the end of the sequence numbers, names repeat as in ZooKeeper. But ZooKeeper gives
 //     negative numbers to creates that are in flight at that moment.

@@ -50,6 +50,10 @@ type Config struct {
 	// them have different session ids, and reject each other's sessions.
 	Number int
 
+	// Describe, if not nil, returns the text of /zookeeper/config: of a configuration with these
+	// members and this version. If it is nil, the node is empty.
+	Describe func(members []int, version int64) string
+
 	// Log, if not nil, is called with a text for each event of members and sessions, by many
 	// goroutines.
 	Log func(string)
@@ -125,6 +129,9 @@ func Start(cfg Config) *Ensemble {
 	}
 	e.lock()
 	defer e.unlock()
+	for _, m := range e.members {
+		m.tree.nodes[configPath].data = e.config(0)
+	}
 	last := len(e.members) - 1
 	e.lead(e.members[last], e.members[:last])
 	return e
@@ -155,7 +162,7 @@ func (e *Ensemble) note(format string, args ...any) {
 	}
 }
 
-func (e *Ensemble) quorum() int                { return len(e.members)/2 + 1 }
+func (e *Ensemble) quorum() int                { return len(e.voters())/2 + 1 }
 func (e *Ensemble) syncTimeout() time.Duration { return time.Duration(e.cfg.SyncLimit) * e.cfg.Tick }
 
 // end returns the index after the last entry of the log.
@@ -339,7 +346,7 @@ func (e *Ensemble) seek() {
 	}
 	l := e.usableLeader()
 	for _, m := range e.members {
-		if m.role == looking && m.usable() && l != nil && !m.joinAlarm.set {
+		if m.role == looking && m.usable() && m.votes() && l != nil && !m.joinAlarm.set {
 			m.joinAlarm.at(e.now() + joinDelay)
 		}
 	}
@@ -351,7 +358,7 @@ func (e *Ensemble) seek() {
 func (e *Ensemble) candidates() []*Member {
 	var list []*Member
 	for _, m := range e.members {
-		if m.role == looking && m.usable() {
+		if m.role == looking && m.usable() && m.votes() {
 			list = append(list, m)
 		}
 	}
@@ -402,7 +409,7 @@ func (e *Ensemble) linksUp() {
 	}
 }
 
-// Members returns all members, by number.
+// Members returns all members, by number, also members that were removed.
 func (e *Ensemble) Members() []*Member { return slices.Clone(e.members) }
 
 // Leader returns the leader, or nil if there is none. A paused or isolated leader remains the
@@ -454,11 +461,11 @@ func (e *Ensemble) Elect(m *Member) bool {
 	defer e.unlock()
 	var others []*Member
 	for _, o := range e.members {
-		if o != m && o.usable() {
+		if o != m && o.usable() && o.votes() {
 			others = append(others, o)
 		}
 	}
-	if e.stopped || m.e != e || !m.alive || m.paused || len(others)+1 < e.quorum() || len(others) > 0 && m.isolated {
+	if e.stopped || m.e != e || !m.alive || m.paused || m.removed || len(others)+1 < e.quorum() || len(others) > 0 && m.isolated {
 		return false
 	}
 	old := e.leader()
@@ -538,7 +545,7 @@ func (t *tree) owners() map[string]int64 {
 	owners := map[string]int64{}
 	for path, n := range t.nodes {
 		switch path {
-		case "", "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
+		case "", "/", "/zookeeper", "/zookeeper/quota", configPath:
 		default:
 			owners[path] = n.stat().owner
 		}

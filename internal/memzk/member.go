@@ -34,6 +34,7 @@ type Member struct {
 	// All that follows is guarded by Ensemble.mu.
 
 	alive, paused, isolated bool
+	removed                 bool          // it does not belong to the configuration any more
 	gate                    chan struct{} // closed when a paused member resumes or dies
 	toExpire                []int64       // sessions that a paused leader ends when it resumes
 	role                    role
@@ -505,9 +506,12 @@ func (m *Member) hasQuorum() bool {
 	if len(m.e.members) == 1 {
 		return true
 	}
-	n := 1
+	n := 0
+	if m.votes() {
+		n++
+	}
 	for f := range m.followers {
-		if f.leader == m && f.linked() {
+		if f.votes() && f.leader == m && f.linked() {
 			n++
 		}
 	}
@@ -520,7 +524,7 @@ func (m *Member) watchQuorum() {
 	if m.role != leading || m.paused {
 		return
 	}
-	if len(m.followers)+1 >= m.e.quorum() {
+	if m.support() >= m.e.quorum() {
 		m.quorumAlarm.stop()
 		m.pump()
 		return
@@ -530,7 +534,7 @@ func (m *Member) watchQuorum() {
 }
 
 func (m *Member) checkQuorum() {
-	if m.role != leading || m.paused || len(m.followers)+1 >= m.e.quorum() {
+	if m.role != leading || m.paused || m.support() >= m.e.quorum() {
 		return
 	}
 	m.e.note("member %d leads no more: it has not enough followers", m.id)

@@ -110,12 +110,12 @@ func newTree() *tree {
 	t.root = &node{path: "/", acl: openACL, data: []byte{}}
 	// ZooKeeper has its root under two names.
 	t.nodes["/"], t.nodes[""] = t.root, t.root
-	for _, path := range []string{"/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
+	for _, path := range []string{"/zookeeper", "/zookeeper/quota", configPath} {
 		n := &node{path: path, acl: openACL, data: []byte{}}
 		t.nodes[path] = n
 		t.nodes[parentOf(path)].adopt(n)
 	}
-	config := t.nodes["/zookeeper/config"]
+	config := t.nodes[configPath]
 	config.acl, config.aversion = readACL, -1
 	return t
 }

@@ -144,7 +144,7 @@ func parentToDelete(path string) (parent string, ok bool) {
 		return "", false
 	}
 	switch path {
-	case "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
+	case "/", "/zookeeper", "/zookeeper/quota", configPath:
 		return "", false
 	}
 	return path[:slash], true
