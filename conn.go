@@ -154,6 +154,42 @@ func (c *Conn) Heartbeat() (latency, margin time.Duration) {
 	return 0, 0
 }
 
+// SetServers replaces the servers of the ensemble, for members that are added and removed while the
+// program runs. servers are as for [Connect].
+//
+// A connection to a server that is not in the list moves to a server that is. If servers were added,
+// some clients move, chosen at random, so that about as many clients use each server. A connection
+// that moves opens the new connection first: session, holds and waiters remain, and requests pause
+// for milliseconds. If the new server cannot be reached, the connection stays where it is. A watch
+// and a request of [Conn.Client] may end as when a connection is lost.
+//
+// SetServers returns when the connection has moved, or stays. It waits up to a second for each server
+// that does not answer. It fails on bad input, as Connect does, and with an error that matches
+// zk.ErrClosing if the connection was closed; then nothing has changed.
+func (c *Conn) SetServers(servers []string) error {
+	conn := slot.Wire(c.need())
+	if conn == nil {
+		return errNilConn
+	}
+	if err := conn.SetServers(servers); err != nil {
+		if err == zk.ErrClosing {
+			return fmt.Errorf("zklocks: set servers: %w", err)
+		}
+		return err
+	}
+	return nil
+}
+
+// Rebalance moves the connection to a server chosen at random, perhaps the present one, as
+// [Conn.SetServers] does. After a rolling restart of the servers most clients are connected to the
+// servers that were restarted first. If all clients call Rebalance, about as many use each server.
+// It does nothing while there is no connection, and if the server cannot be reached.
+func (c *Conn) Rebalance() {
+	if conn := slot.Wire(c.need()); conn != nil {
+		conn.Rebalance()
+	}
+}
+
 // RequestRelease asks m, a member that a Queue method listed, to release the lock. It is compatible
 // with Curator's Revoker: [Hold.ReleaseRequested] notifies the holder, and a RevocationListener
 // notifies a holder that uses Curator. A waiter is notified when it becomes a holder. The holder

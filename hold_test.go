@@ -36,7 +36,7 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 		methods []string
 	}{
 		{&zklocks.Hold{}, []string{"Context", "Err", "Guard", "Held", "LogValue", "Lost", "Multi", "Release", "ReleaseRequested", "String", "Token", "ValidUntil", "Verify"}},
-		{&zklocks.Conn{}, []string{"Client", "Close", "Heartbeat", "Path", "RequestRelease", "SessionTimeout"}},
+		{&zklocks.Conn{}, []string{"Client", "Close", "Heartbeat", "Path", "Rebalance", "RequestRelease", "SessionTimeout", "SetServers"}},
 	} {
 		typ := reflect.TypeOf(tc.value)
 		var methods []string

@@ -50,6 +50,20 @@ func validChroot(path string) error {
 	return nil
 }
 
+// WithServersFromEnsemble keeps the servers as the ensemble's dynamic configuration has them, in
+// /zookeeper/config: the connection reads and watches that node, and calls [Conn.SetServers] after a
+// random time of up to five seconds, so that not all clients move at one instant. It uses the
+// addresses for clients that are written there. With [WithTLS] it uses the secure addresses, which
+// ZooKeeper writes since 3.10.
+//
+// Do not use it for clients that reach the servers by other addresses, as through NAT. While the
+// configuration has a server without an address for clients, or the client may not read the node,
+// the servers remain as they are, and [WithLogger] gets the reason. The default is to keep the
+// servers of Connect.
+func WithServersFromEnsemble() ConnectOption {
+	return slot.Connect{Wire: wire.WithServersFromEnsemble()}
+}
+
 // WithChroot puts all locks on the connection below path, which is created when it is first needed:
 // the lock "/jobs" is then at path+"/jobs". Connect fails at once if path is not valid. The
 // default, and an empty path, is no chroot.

@@ -303,6 +303,20 @@ func TestBadInput(t *testing.T) {
 	for _, m := range []*zktest.Member{nil, other.Members()[0]} {
 		fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(m) }, "cannot lead")
 	}
+	fails(t, func(t testing.TB) { zktest.NewServer(t).AddMember() }, "AddMember", "standalone")
+	fails(t, func(t testing.TB) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		s.Members()[0].Kill()
+		s.Members()[1].Kill()
+		s.AddMember()
+	}, "AddMember", "no leader with a majority")
+	fails(t, func(t testing.TB) {
+		s := zktest.NewServer(t, zktest.WithMembers(5))
+		for _, m := range s.Members()[:2] { // followers: the last member leads
+			m.Kill()
+		}
+		s.Members()[2].Remove() // would leave two of four that follow, the leader included
+	}, "Remove", "no majority")
 	for _, c := range []struct {
 		conn any
 		says string

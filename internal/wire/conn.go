@@ -24,8 +24,6 @@ var ErrNoAnswer = errors.New("no answer from ZooKeeper")
 type Conn struct {
 	*zk.Conn
 	*state
-	Servers []string // as given to Connect, with ports
-
 	settings
 	timeout time.Duration // asked for in each new session
 	hosts   *hosts
@@ -44,6 +42,7 @@ type Conn struct {
 	// not count.
 	Dropped atomic.Bool
 
+	moving         chan struct{} // has a value while SetServers, Rebalance or Close runs, as a mutex has an owner
 	closing        atomic.Bool
 	closed         chan struct{} // closed when Close has returned
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session
@@ -53,6 +52,7 @@ type Conn struct {
 
 	// state.mu guards what follows.
 	current *packetConn // nil before the first
+	next    *packetConn // of a planned move, until the client dials; nil: none
 	beats   beats
 	xid     int32 // of the last request of a packetConn's own
 	// credentials says that the client has sent credentials. So it sends them again on each later
@@ -63,12 +63,12 @@ type Conn struct {
 func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 	c := &Conn{
 		state:    newState(time.Now),
-		Servers:  servers,
 		settings: s,
 		timeout:  timeout,
 		ready:    make(chan struct{}, 1),
 		refusal:  make(chan error, 1),
 		closed:   make(chan struct{}),
+		moving:   make(chan struct{}, 1),
 		xid:      ownXids,
 	}
 	for i := range c.beats.timers {
@@ -77,6 +77,7 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 	}
 	c.events, c.failed = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
+	c.hosts.planned = c.planned
 	if c.settings.dial == nil {
 		c.settings.dial = new(net.Dialer).DialContext
 	} else {
@@ -89,10 +90,13 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 // sessions and servers.
 func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
 	c.hangUp() // the client does not close its connection when the session has expired
-	if err := sleep(c.quit, c.hosts.pause()); err != nil {
-		return nil, net.ErrClosed
+	conn, err := c.takeNext(server), error(nil)
+	if conn == nil {
+		if sleep(c.quit, c.hosts.pause()) != nil {
+			return nil, net.ErrClosed
+		}
+		conn, err = c.reach(network, server)
 	}
-	conn, err := c.open(network, server)
 	c.refused(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +112,32 @@ func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
 	return conn, nil
 }
 
-// open connects to one address of the server, within the limit that hosts sets.
-func (c *Conn) open(network, server string) (*packetConn, error) {
+// planned returns the server of a planned move, if the client has not connected to it yet.
+func (c *Conn) planned() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next != nil {
+		return c.next.server
+	}
+	return ""
+}
+
+// takeNext returns the connection of a planned move to a server. If that move was to another server,
+// which has gone from the list meanwhile, it closes the connection and returns nil.
+func (c *Conn) takeNext(server string) *packetConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.next
+	if c.next = nil; next != nil && next.server != server {
+		next.Conn.Close()
+		return nil
+	}
+	return next
+}
+
+// reach connects to one address of the server that Next has returned, within the limit that hosts
+// sets.
+func (c *Conn) reach(network, server string) (*packetConn, error) {
 	sasl, err := c.startSASL(server)
 	if err != nil {
 		return nil, c.at(server, err)
@@ -118,6 +146,15 @@ func (c *Conn) open(network, server string) (*packetConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn, err := c.open(network, server, address, limit, sasl)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		c.hosts.hung()
+	}
+	return conn, err
+}
+
+// open connects to an address of a server within the limit.
+func (c *Conn) open(network, server, address string, limit time.Duration, sasl SASLExchange) (*packetConn, error) {
 	ctx, cancel := context.WithTimeout(c.quit, limit)
 	defer cancel()
 	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), network, address)
@@ -128,12 +165,12 @@ func (c *Conn) open(network, server string) (*packetConn, error) {
 		conn, err = c.secure(ctx, conn, server)
 	}
 	if err != nil {
-		if ctx.Err() == context.DeadlineExceeded || errors.Is(err, os.ErrDeadlineExceeded) {
-			c.hosts.hung()
+		if ctx.Err() == context.DeadlineExceeded && !errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		return nil, c.at(address, err)
 	}
-	p := newPacketConn(c, conn, address, limit)
+	p := newPacketConn(c, conn, server, address, limit)
 	p.sasl = sasl
 	return p, nil
 }
@@ -253,6 +290,8 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	defer close(c.closed)
+	c.moving <- struct{}{} // a client between two connections could not end the session
+	defer func() { <-c.moving }()
 	session := c.Session() // 0: the program has closed the client
 	c.end()
 	c.putAway()
@@ -280,6 +319,7 @@ func (c *Conn) end() {
 	}
 	c.Conn.Close()
 	c.hangUp() // or a client that could not send its last request would continue when it can
+	c.takeNext("")
 }
 
 // hangUp closes the network connection.

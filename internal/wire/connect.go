@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -119,6 +116,9 @@ func (c *Conn) start(ctx context.Context) error {
 		}
 	}
 	c.returned.Store(true)
+	if c.settings.follow {
+		c.work.Go(c.followEnsemble)
+	}
 	return nil
 }
 
@@ -137,46 +137,4 @@ func insist(ctx context.Context, call func() error) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// maxHost is the length of the longest name, with a dot at its end.
-const maxHost = 254
-
-// Addresses returns the servers with their ports. The error quotes the first invalid server.
-func Addresses(servers []string) ([]string, error) {
-	if len(servers) == 0 {
-		return nil, errors.New("zklocks: no servers given")
-	}
-	addresses := make([]string, 0, len(servers))
-	for _, s := range servers {
-		switch {
-		case s == "":
-			return nil, errors.New("zklocks: an address is empty")
-		case strings.Contains(s, "@"): // the error does not quote s, which may have a password
-			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
-		case strings.ContainsAny(s, ",/"):
-			return nil, fmt.Errorf("zklocks: address %.*q is a connect string: ParseServers splits it", maxHost, s)
-		}
-		address := s
-		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") { // an IPv6 address has brackets
-			address = s + ":" + strconv.Itoa(zk.DefaultPort)
-		}
-		host, port, err := net.SplitHostPort(address)
-		var wrong *net.AddrError
-		if errors.As(err, &wrong) { // wrong.Addr may be long
-			return nil, fmt.Errorf("zklocks: address %.*q: %s", maxHost, s, wrong.Err)
-		}
-		// A name with such characters would fail at each lookup, until the caller's ctx is
-		// canceled.
-		odd := strings.ContainsFunc(host, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)
-		})
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || len(host) > maxHost || odd {
-			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
-		}
-		if !slices.Contains(addresses, address) { // or the client would try it twice as often
-			addresses = append(addresses, address)
-		}
-	}
-	return addresses, nil
 }

@@ -30,6 +30,7 @@
 //
 //	takeover.go          ends the session of a dead process
 //	connect.go           Connect: input, the first session, credentials
+//	servers.go           SetServers, Rebalance, and the ensemble's configuration
 //	conn.go              what the client calls: dialer, callback, logger; Close
 //	options.go           options
 //	call.go              the locks' requests

@@ -47,7 +47,7 @@ func FuzzWire(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		c := newConn([]string{"zk:1"}, 4*time.Second, settings{})
 		defer c.leave()
-		w := newPacketConn(c, script{bytes.NewReader(said)}, "zk:1", time.Second)
+		w := newPacketConn(c, script{bytes.NewReader(said)}, "zk:1", "zk:1", time.Second)
 		w.Write(make([]byte, 49)) // a handshake that asks for a new session
 		var heard []byte
 		for n := 0; ; n++ {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,11 +29,15 @@ const (
 // hosts is the client's HostProvider: a round robin in random order, with a pause after each round.
 // It also limits how long the client waits for a server's answer.
 //
-// It needs no mutex, because only the client's main goroutine calls it. That goroutine holds a
+// Any goroutine may replace given. What follows it needs no mutex, because only the client's main goroutine calls it. That goroutine holds a
 // mutex of the client while it calls Next. So Next only picks, and the dialer does all that takes
 // time. Next returns retryStart only when the client is closed: the client then fails all waiting
 // calls and would sleep a second.
 type hosts struct {
+	planned func() string            // the server of a planned move, or ""
+	given   atomic.Pointer[[]string] // the servers: of Connect, then of SetServers
+	taken   *[]string                // the value of given from which list was made
+
 	quit    context.Context                                          // done when the client must end
 	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
 	stopped context.Context                                          // done when Next has ended the client
@@ -61,14 +66,39 @@ type host struct {
 }
 
 func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
-	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, timeout: timeout}
+	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, timeout: timeout, planned: func() string { return "" }}
 	h.stopped, h.stop = context.WithCancel(context.Background())
-	for _, i := range rand.Perm(len(servers)) { // so that not all clients connect to the first server
-		h.list = append(h.list, &host{given: servers[i], turn: rand.IntN(64)})
-	}
+	h.given.Store(&servers)
+	h.update()
 	h.last = h.list[0]
 	return h
 }
+
+// update takes over given. It keeps what it knows of the servers that remain.
+func (h *hosts) update() {
+	given := h.given.Load()
+	if given == h.taken {
+		return
+	}
+	known := h.list
+	h.taken, h.list, h.next = given, nil, 0
+	for _, server := range shuffled(*given) { // so that not all clients connect to the first server
+		x := &host{given: server, turn: rand.IntN(64)}
+		if i := slices.IndexFunc(known, func(x *host) bool { return x.given == server }); i >= 0 {
+			x = known[i]
+		}
+		h.list = append(h.list, x)
+	}
+}
+
+func shuffled(servers []string) []string {
+	servers = slices.Clone(servers)
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	return servers
+}
+
+// Servers returns the servers, with ports. The result must not be changed.
+func (c *Conn) Servers() []string { return *c.hosts.given.Load() }
 
 // Init is part of zk.HostProvider. The list is known already.
 func (h *hosts) Init([]string) error { return nil }
@@ -84,12 +114,17 @@ func (h *hosts) Next() (server string, retryStart bool) {
 		h.stop()
 		return h.last.given, true
 	}
+	h.update()
 	pick := h.next
 	for i := range h.list {
 		if at := (h.next + i) % len(h.list); !time.Now().Before(h.list[at].avoided) {
 			pick = at
 			break
 		}
+	}
+	planned := h.planned()
+	if at := slices.IndexFunc(h.list, func(x *host) bool { return x.given == planned }); at >= 0 {
+		pick = at
 	}
 	h.last, h.next = h.list[pick], (pick+1)%len(h.list)
 	return h.last.given, false

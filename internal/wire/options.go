@@ -20,6 +20,7 @@ type settings struct {
 	sasl      SASLMechanism               // nil: none
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	listeners []*listener
+	follow    bool // see WithServersFromEnsemble
 
 	sessionFile *string  // path; nil: none
 	resume      *Session // resumed instead of a new session, see End; nil: none

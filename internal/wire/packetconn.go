@@ -33,6 +33,7 @@ const (
 type packetConn struct {
 	net.Conn
 	conn    *Conn
+	server  string        // as given to Connect or SetServers
 	address string        // as dialed
 	limit   time.Duration // for the handshake, and again for SASL
 	sasl    SASLExchange  // nil: none
@@ -52,6 +53,8 @@ type packetConn struct {
 	queue    []outgoing       // the packetConn's own requests that are not sent yet
 	waits    bool             // the queue waits until pastAuth
 	sends    bool             // a goroutine sends the queue
+	leaving  bool             // the queue waits until the connection ends
+	drained  chan struct{}    // closed when it leaves and all requests are answered; nil: it was closed, or does not leave
 	watches  watches
 }
 
@@ -82,9 +85,9 @@ type outgoing struct {
 	answered func(Reply, error)
 }
 
-func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) *packetConn {
+func newPacketConn(c *Conn, conn net.Conn, server, address string, limit time.Duration) *packetConn {
 	return &packetConn{
-		Conn: conn, conn: c, address: address, limit: limit,
+		Conn: conn, conn: c, server: server, address: address, limit: limit,
 		in:   bufio.NewReaderSize(conn, readBuffer),
 		sent: make(map[int32]packet),
 	}
@@ -361,6 +364,7 @@ func (p *packetConn) take(xid, code int32, reply Reply, refusal error) {
 		p.sent[xid] = packet{op: r.op, at: r.later[0], later: r.later[1:]}
 	} else {
 		delete(p.sent, xid)
+		p.drain()
 	}
 	if r.heartbeat {
 		c.beaten(r.at)
@@ -419,7 +423,7 @@ func (p *packetConn) early() bool { return p.conn.credentials && !p.pastAuth }
 func (p *packetConn) enqueue(r outgoing) {
 	p.queue = append(p.queue, r)
 	switch {
-	case p.waits:
+	case p.waits, p.leaving:
 	case p.early():
 		p.waits = true
 		go p.conn.ping()
@@ -441,7 +445,12 @@ func (p *packetConn) sendQueue() {
 	for {
 		p.conn.mu.Lock()
 		all := p.queue
-		p.queue, p.sends = nil, len(all) > 0
+		if p.leaving {
+			all = nil
+		} else {
+			p.queue = nil
+		}
+		p.sends = len(all) > 0
 		p.conn.mu.Unlock()
 		if len(all) == 0 {
 			return
@@ -459,6 +468,13 @@ func (p *packetConn) send(r outgoing, heartbeat bool) {
 	defer p.sending.Unlock()
 	c := p.conn
 	c.mu.Lock()
+	if p.leaving && p.phase == running {
+		if !heartbeat {
+			p.queue = append(p.queue, r)
+		}
+		c.mu.Unlock()
+		return
+	}
 	sends := p.phase == running && !c.IsClosed() && (r.ready == nil || r.ready())
 	c.xid--
 	xid := c.xid
@@ -474,6 +490,23 @@ func (p *packetConn) send(r outgoing, heartbeat bool) {
 	}
 	if _, err := p.Conn.Write(append(encode(nil, int32(8+len(r.body)), xid, r.op), r.body...)); err != nil {
 		p.fail(err)
+	}
+}
+
+// leave ends the packetConn's own requests. The returned channel is closed when no request waits
+// for its answer. The client may still send; caller holds conn.mu.
+func (p *packetConn) leave() (drained <-chan struct{}) {
+	p.leaving, p.drained = true, make(chan struct{})
+	drained = p.drained
+	p.drain()
+	return drained
+}
+
+// drain closes drained if all requests are answered; caller holds conn.mu.
+func (p *packetConn) drain() {
+	if p.drained != nil && len(p.sent) == 0 {
+		close(p.drained)
+		p.drained = nil
 	}
 }
 
@@ -544,6 +577,7 @@ func (p *packetConn) fail(err error) (was phase) {
 	for _, r := range queue {
 		r.answered(Reply{}, ErrUnsent)
 	}
+	p.drain()
 	c.mu.Unlock()
 	p.Conn.Close()
 	return was
@@ -555,7 +589,7 @@ func (c *Conn) at(address string, err error) error {
 	if e, ok := err.(*net.OpError); ok {
 		err = e.Err // without the addresses
 	}
-	if slices.Equal(c.Servers, []string{address}) {
+	if slices.Equal(c.Servers(), []string{address}) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", address, err)

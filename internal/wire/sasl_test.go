@@ -322,7 +322,7 @@ func FuzzSASL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		c := newConn([]string{"zk:1"}, 4*time.Second, settings{})
 		defer c.leave()
-		w := newPacketConn(c, script{bytes.NewReader(slices.Concat(hello, said))}, "zk:1", time.Second)
+		w := newPacketConn(c, script{bytes.NewReader(slices.Concat(hello, said))}, "zk:1", "zk:1", time.Second)
 		next, _ := pass(t.Context(), "zk")
 		proved := false
 		w.sasl = func(challenge []byte) (response []byte, done bool, err error) {

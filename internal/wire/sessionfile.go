@@ -24,6 +24,7 @@ import (
 type sessionFile struct {
 	*os.File               // a finalizer would close it: the Conn refers to it as long as its client runs
 	last     chan struct{} // closed when the last call of do has returned; nil: there was none
+	servers  *[]string     // that were last written
 }
 
 // A Session is what a client needs to resume a session.
@@ -171,10 +172,12 @@ func (s *Session) into(p []byte) {
 	}
 }
 
-// record writes a new session into the file. It is called before the client knows of the session.
-// So the file has each session in which nodes may be.
+// record writes a new session into the file, and the session and the new servers after SetServers.
+// It is called before the client knows of the session. So the file has each session in which nodes
+// may be.
 func (c *Conn) record(session int64, password []byte) {
-	if session == c.Session() {
+	servers := c.hosts.given.Load()
+	if session == c.Session() && (c.file == nil || c.file.servers == servers) {
 		return
 	}
 	own := &Session{session, bytes.Clone(password)}
@@ -182,7 +185,8 @@ func (c *Conn) record(session int64, password []byte) {
 	if c.file == nil {
 		return
 	}
-	r := record{Session: *own, Servers: c.Servers, Process: processID(os.Getpid())}
+	c.file.servers = servers
+	r := record{Session: *own, Servers: *servers, Process: processID(os.Getpid())}
 	if err := c.file.do(func() error { return c.file.write(r) }); err != nil {
 		c.Printf("zklocks: session file %s: %v: if this process dies, its locks pass on after the session timeout", c.file.Name(), err)
 	}
@@ -201,7 +205,7 @@ func (c *Conn) putAway() {
 	if c.closeConfirmed.Load() {
 		_ = c.file.do(func() error { return c.file.Truncate(0) })
 	} else if own := c.Own(); own != nil {
-		_ = c.file.do(func() error { return c.file.write(record{Session: *own, Servers: c.Servers}) })
+		_ = c.file.do(func() error { return c.file.write(record{Session: *own, Servers: c.Servers()}) })
 	}
 	_ = c.file.do(c.file.release)
 }

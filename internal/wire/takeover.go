@@ -91,7 +91,7 @@ func (c *Conn) takeOver(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err = End(limited, c.Servers, c.timeout, dead, func(s *settings) { *s = c.settings })
+	err = End(limited, c.Servers(), c.timeout, dead, func(s *settings) { *s = c.settings })
 	switch {
 	case err == nil:
 		c.Printf("zklocks: ended session %#x, whose process has died", uint64(dead.ID))

@@ -190,7 +190,7 @@ func (c *Client) explainSilence(ctx context.Context, err error, since time.Time)
 	var why error
 	switch {
 	case lost:
-		why = fmt.Errorf("no connection%s; tried: %s", long, strings.Join(c.conn.Servers, ", "))
+		why = fmt.Errorf("no connection%s; tried: %s", long, strings.Join(c.conn.Servers(), ", "))
 		if refused {
 			why = fmt.Errorf("%w; last attempt: %w", why, last)
 		} else if last != nil { // as text: the error must not match the end of another ctx
