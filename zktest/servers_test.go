@@ -81,14 +81,14 @@ func TestMovesUnderContention(t *testing.T) {
 	})
 }
 
-// Thirty clients use all servers about evenly: after members were added, after members were
+// A hundred clients use all servers about evenly: after members were added, after members were
 // removed, and after a rolling restart and Rebalance. No hold is lost.
-func TestThirtyClientsUseAllServers(t *testing.T) {
+func TestAHundredClientsUseAllServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithMembers(3))
 		var conns []*zklocks.Conn
 		var holds []*zklocks.Hold
-		for i := range 30 {
+		for i := range 100 {
 			conn := s.Host(fmt.Sprint("h", i)).Connect(t, 10*time.Second)
 			hold, err := rwlock.New(conn, fmt.Sprint("/own/", i)).Lock(t.Context())
 			if err != nil {

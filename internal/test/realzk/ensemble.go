@@ -64,14 +64,41 @@ func newEnsemble(n int, opts Options) (*Ensemble, error) {
 		}
 	}
 	for _, s := range e.servers {
-		for j := range n {
-			s.cluster = append(s.cluster, fmt.Sprintf("server.%d=%s:%d:%d", j+1, proxy.Host, quorum[j], election[j]))
+		for j, o := range e.servers {
+			s.cluster = append(s.cluster, o.line(quorum[j], election[j]))
 		}
 	}
 	for _, l := range e.links { // a member has the addresses of our proxies for the others
 		e.servers[l.from-1].cluster[l.to-1] = fmt.Sprintf("server.%d=%s:%s", l.to, l.quorum.Addr(), port(l.election))
 	}
 	return e, nil
+}
+
+// line returns the server's line in the configuration.
+func (s *Server) line(quorum, election int) string {
+	line := fmt.Sprintf("server.%d=%s:%d:%d", s.id, proxy.Host, quorum, election)
+	if s.opts.Dynamic {
+		line += ":participant;" + s.addr
+	}
+	return line
+}
+
+// Add starts one more member of an ensemble with Options.Dynamic, and returns it with its line of the
+// configuration. The member serves when a client has added the line by a reconfiguration.
+func (e *Ensemble) Add() (s *Server, line string, err error) {
+	ports, err := proxy.FreePorts(3)
+	if err != nil {
+		return nil, "", err
+	}
+	first := e.servers[0]
+	if s, err = newServer(first.opts, ports[0]); err != nil {
+		return nil, "", err
+	}
+	s.id = len(e.servers) + 1
+	line = s.line(ports[1], ports[2])
+	s.cluster = append(slices.Clone(first.cluster), line)
+	e.servers = append(e.servers, s) // Stop stops it, too
+	return s, line, s.launch()
 }
 
 func (e *Ensemble) ready(within time.Duration) error {

@@ -29,6 +29,9 @@ type Options struct {
 	// Ensemble.Isolate can separate them.
 	Partitions bool
 
+	// Dynamic gives an ensemble a dynamic configuration, which Ensemble.Add and clients can change.
+	Dynamic bool
+
 	// Config has further lines of zoo.cfg, which override ours.
 	Config map[string]string
 
@@ -77,6 +80,11 @@ func (o Options) config(more map[string]string) string {
 		"autopurge.purgeInterval": "0",
 	}
 	maps.Copy(lines, more)
+	if o.Dynamic { // the lines of the members have the client ports
+		delete(lines, "clientPort")
+		delete(lines, "clientPortAddress")
+		lines["reconfigEnabled"], lines["standaloneEnabled"], lines["skipACL"] = "true", "false", "yes"
+	}
 	maps.Copy(lines, o.Config)
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(lines)) {

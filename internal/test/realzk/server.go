@@ -112,8 +112,10 @@ func (s *Server) launch() error {
 		}
 	}
 	config := filepath.Join(s.data.path, "zoo.cfg")
-	if err := os.WriteFile(config, []byte(s.opts.config(more)), 0o644); err != nil {
-		return err
+	if _, err := os.Stat(config); err != nil || !s.opts.Dynamic { // a server has written its dynamic configuration there
+		if err := os.WriteFile(config, []byte(s.opts.config(more)), 0o644); err != nil {
+			return err
+		}
 	}
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {

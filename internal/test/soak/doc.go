@@ -7,6 +7,7 @@
 //	          are killed: how soon the lock passes on, with a session file and without
 //	failover  how long there is no leader after its process was killed or has resigned, at
 //	          full size next to Curator and etcd
+//	moves     members join, leave and are restarted: connections move, and no hold is lost
 //	leaks     canceled waits, lost sessions and paths that are used once, over and over:
 //	          heap, goroutines, watches and nodes do not grow
 //

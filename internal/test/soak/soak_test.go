@@ -66,6 +66,7 @@ func TestSoak(t *testing.T) {
 		{"leaks", leaksNothing}, // first, because it counts what the process has
 		{"takeover", takeovers},
 		{"failover", failovers},
+		{"moves", moves},
 	} {
 		if o.short() || o.kind == k.name {
 			found = true

@@ -43,7 +43,7 @@ var runs = []run{
 		name: "soak", what: "lock on real servers and in real processes, while all of them break; go doc ./internal/test/soak has the kinds",
 		test: []string{"-v", "-timeout", "0", "-run", "TestSoak$", "./internal/test/soak", "./internal/test/explore"},
 		options: []option{
-			{"kind", "SOAK_KIND", "hammer", "hammer, lost, takeover, failover (which installs etcd) or leaks"},
+			{"kind", "SOAK_KIND", "hammer", "hammer, lost, takeover, failover (which installs etcd), moves or leaks"},
 			{"for", "SOAK_FOR", "1m", "how long; leaks takes ten minutes, whatever it says"},
 			{"seed", "SOAK_SEED", "", "of the random choices"},
 			{"servers", "SOAK_SERVERS", "", "one server, or three (default 3)"},
