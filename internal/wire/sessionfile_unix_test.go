@@ -295,6 +295,27 @@ func TestACloseThatNoServerConfirms(t *testing.T) {
 	})
 }
 
+// A connection that moves to new servers writes them into the file: the old servers may be gone when
+// the process dies.
+func TestTheSessionFileHasTheNewServers(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		var servers []string
+		for _, s := range v.Cluster(t, 3, venue.Options{}).Servers() {
+			servers = append(servers, s.Addr())
+		}
+		file := filepath.Join(t.TempDir(), "session")
+		conn := connect(t, v, 4*time.Second, servers[:1], wire.WithSessionFile(file))
+		if err := conn.SetServers(servers[1:]); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(text), servers[0]) || !strings.Contains(string(text), servers[1]) {
+			t.Errorf("the file has %s, %v, want servers %q", text, err, servers[1:])
+		}
+	})
+}
+
 // The dead process's session is ended with the credentials, and again until a server has confirmed
 // it.
 func TestEndingASessionSurvivesALostAnswer(t *testing.T) {
