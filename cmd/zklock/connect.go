@@ -26,6 +26,7 @@ const defaultServer = "127.0.0.1:2181"
 type servers struct {
 	addrs   string
 	timeout time.Duration
+	follow  bool // the configuration of the ensemble
 	security
 }
 
@@ -38,6 +39,7 @@ func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
 	})
 	durationVar(flags, &s.timeout, "session-timeout", timeout,
 		"`duration`: how long a lock outlives a dead holder, and how\nlong to try to connect; default: 10s, for run 20s")
+	flags.BoolVar(&s.follow, "servers-from-ensemble", false, "follow members that join and leave, by\n/zookeeper/config; not through NAT")
 	s.security.define(flags)
 }
 
@@ -71,6 +73,9 @@ func (s *servers) connect(ctx context.Context, more ...zklocks.ConnectOption) (*
 	opts, err := s.options()
 	if err != nil {
 		return nil, err
+	}
+	if s.follow {
+		opts = append(opts, zklocks.WithServersFromEnsemble())
 	}
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

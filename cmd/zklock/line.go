@@ -32,7 +32,10 @@ type line struct {
 
 	Last *once.Run `json:"last,omitempty"` // the last run of a job of package once
 
-	below bool // the path has other children
+	Server string `json:"server"` // that was asked; another server may lag behind it
+
+	below    bool // the path has other children
+	ensemble bool // there are other servers
 }
 
 func (l *line) held() bool {
@@ -77,7 +80,7 @@ var kinds = map[observe.Kind]string{
 // look lists the queue at a path. It determines the kind of lock from the nodes: each recipe
 // ignores the nodes of the others.
 func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
-	l := &line{Path: path, Members: []member{}}
+	l := &line{Path: path, Members: []member{}, Server: conn.Client().Server()}
 	at, err := read(ctx, conn, path)
 	if l.Missing = at.missing; at.missing || err != nil && !errors.Is(err, zk.ErrNoAuth) { // on ErrNoAuth Queue says which right is missing
 		return l, err

@@ -161,6 +161,9 @@ func (o *observer) look(ctx context.Context, conn *zklocks.Conn, path string) (*
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	l, err := look(ctx, conn, path)
+	if l != nil {
+		l.ensemble = len(o.servers.list()) > 1
+	}
 	return l, o.late(err)
 }
 

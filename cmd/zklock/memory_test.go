@@ -219,6 +219,9 @@ func TestLsShowsEachMember(t *testing.T) {
 		text := o.says(nightly, func(t *target) error { t.json = true; return t.list(o.Context(), o.conn, false, false) })
 		var l line
 		must(o, json.Unmarshal([]byte(text), &l))
+		if l.Server != o.server.Addrs()[0] {
+			o.Errorf("server %q was asked, JSON says %q", o.server.Addrs()[0], l.Server)
+		}
 		if len(l.Members) != 2 || l.Kind != "rwlock" || l.Path != nightly || strings.Count(text, `"data"`) != 1 {
 			o.Fatalf("as JSON: %s", text)
 		}
@@ -227,6 +230,23 @@ func TestLsShowsEachMember(t *testing.T) {
 		}
 		given(o, h)
 		given(o, <-waits)
+	})
+}
+
+// The table names the server that was asked, if there are several.
+func TestLsNamesTheServerOfAnEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		conn := s.Host("here").Connect(t, 10*time.Second)
+		o := &office{T: t, server: s, conn: conn, other: conn}
+		want := nightly + ": there is no such path (" + conn.Client().Server() + " was asked)\n"
+		got := o.says(nightly, func(l *target) error {
+			l.addrs = strings.Join(s.Addrs(), ",")
+			return l.list(o.Context(), o.conn, false, false)
+		})
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	})
 }
 

@@ -12,7 +12,11 @@ import (
 // package tabwriter is enough.
 func (l *line) table(now time.Time) string {
 	var b strings.Builder
-	b.WriteString(l.Path + ": " + l.summary() + "\n")
+	b.WriteString(l.Path + ": " + l.summary())
+	if l.ensemble {
+		b.WriteString(" (" + l.Server + " was asked)")
+	}
+	b.WriteByte('\n')
 	if len(l.Members) == 0 {
 		return b.String()
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// moves changes a real ensemble under thirty connections that follow its configuration, each with a
-// hold, while some of them contend for one lock: two members are added, two old members are removed
-// and killed, the others are restarted one by one, and all connections are spread again. No hold may
-// be lost and no call may fail. It prints how long connections were away, and how many each server
+// moves changes a real ensemble under thirty connections that follow its configuration. Each has a
+// hold, and some contend for one lock. Two members are added, two old members are removed and
+// killed, the others are restarted one by one, and all connections are spread again. No hold may be
+// lost and no call may fail. moves prints how long connections were away, and how many each server
 // has.
 func moves(t *testing.T, o options) {
 	e := realzk.Cluster(t, 3, realzk.Options{Tick: 500 * time.Millisecond, ForceSync: true, Dynamic: true})
