@@ -157,15 +157,15 @@ func (c *Conn) Heartbeat() (latency, margin time.Duration) {
 // SetServers replaces the servers of the ensemble, for members that are added and removed while the
 // program runs. servers are as for [Connect].
 //
-// A connection to a server that is not in the list moves to a server that is. If servers were added,
-// some clients move, chosen at random, so that about as many clients use each server. A connection
-// that moves opens the new connection first: session, holds and waiters remain, and requests pause
-// for milliseconds. If the new server cannot be reached, the connection stays where it is. A watch
-// and a request of [Conn.Client] may end as when a connection is lost.
+// A connection to a server that is not in the list moves to a server that is. If servers were
+// added, some clients move, chosen at random, so that about as many clients use each server. A
+// connection that moves opens the new connection first: session, holds and waiters remain, and
+// requests pause for milliseconds. If the new server cannot be reached, the connection stays where
+// it is. A watch and a request of [Conn.Client] may end as when a connection is lost.
 //
-// SetServers returns when the connection has moved, or stays. It waits up to a second for each server
-// that does not answer. It fails on bad input, as Connect does, and with an error that matches
-// zk.ErrClosing if the connection was closed; then nothing has changed.
+// SetServers returns when the connection has moved, or stays. It waits up to a second for each
+// server that does not answer. It fails on bad input, as Connect does, and with an error that
+// matches zk.ErrClosing if the connection was closed; then nothing has changed.
 func (c *Conn) SetServers(servers []string) error {
 	conn := slot.Wire(c.need())
 	if conn == nil {

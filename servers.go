@@ -51,8 +51,8 @@ func validChroot(path string) error {
 }
 
 // WithServersFromEnsemble keeps the servers as the ensemble's dynamic configuration has them, in
-// /zookeeper/config: the connection reads and watches that node, and calls [Conn.SetServers] after a
-// random time of up to five seconds, so that not all clients move at one instant. It uses the
+// /zookeeper/config: the connection reads and watches that node, and calls [Conn.SetServers] after
+// a random time of up to five seconds, so that not all clients move at one instant. It uses the
 // addresses for clients that are written there. With [WithTLS] it uses the secure addresses, which
 // ZooKeeper writes since 3.10.
 //

@@ -122,8 +122,8 @@ func (c *Conn) planned() string {
 	return ""
 }
 
-// takeNext returns the connection of a planned move to a server. If that move was to another server,
-// which has gone from the list meanwhile, it closes the connection and returns nil.
+// takeNext returns the connection of a planned move to a server. If that move was to another
+// server, which has gone from the list meanwhile, it closes the connection and returns nil.
 func (c *Conn) takeNext(server string) *packetConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,10 +29,10 @@ const (
 // hosts is the client's HostProvider: a round robin in random order, with a pause after each round.
 // It also limits how long the client waits for a server's answer.
 //
-// Any goroutine may replace given. What follows it needs no mutex, because only the client's main goroutine calls it. That goroutine holds a
-// mutex of the client while it calls Next. So Next only picks, and the dialer does all that takes
-// time. Next returns retryStart only when the client is closed: the client then fails all waiting
-// calls and would sleep a second.
+// Any goroutine may replace given. What follows it needs no mutex, because only the client's main
+// goroutine calls it. That goroutine holds a mutex of the client while it calls Next. So Next only
+// picks, and the dialer does all that takes time. Next returns retryStart only when the client is
+// closed: the client then fails all waiting calls and would sleep a second.
 type hosts struct {
 	planned func() string            // the server of a planned move, or ""
 	given   atomic.Pointer[[]string] // the servers: of Connect, then of SetServers

@@ -170,8 +170,9 @@ func (c *Conn) follow(text string) bool {
 //
 //	server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281
 //
-// The second address is for TLS. If the address is a wildcard or only a port, the host is that of
-// the quorum address. A static configuration, in which a server has no such address, is an error.
+// The second address is for TLS. If the address is a wildcard or only a port, the host is the host
+// of the quorum address. A static configuration, in which a server has no such address, is an
+// error.
 func parseConfig(text string, secure bool) (servers []string, err error) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")

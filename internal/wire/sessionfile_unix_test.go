@@ -295,8 +295,8 @@ func TestACloseThatNoServerConfirms(t *testing.T) {
 	})
 }
 
-// A connection that moves to new servers writes them into the file: the old servers may be gone when
-// the process dies.
+// A connection that moves to new servers writes them into the file: the old servers may be gone
+// when the process dies.
 func TestTheSessionFileHasTheNewServers(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

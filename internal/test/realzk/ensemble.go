@@ -83,8 +83,8 @@ func (s *Server) line(quorum, election int) string {
 	return line
 }
 
-// Add starts one more member of an ensemble with Options.Dynamic, and returns it with its line of the
-// configuration. The member serves when a client has added the line by a reconfiguration.
+// Add starts one more member of an ensemble with Options.Dynamic, and returns it with its line of
+// the configuration. The member serves when a client has added the line by a reconfiguration.
 func (e *Ensemble) Add() (s *Server, line string, err error) {
 	ports, err := proxy.FreePorts(3)
 	if err != nil {
