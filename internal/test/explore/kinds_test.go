@@ -71,6 +71,10 @@ var kindsOfWorlds = []kind{
 	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, fault: "cut", calm: true},
 	// A holder that reconnects to a leader that the others have dropped.
 	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose, fault: "deposed"},
+	// Connections that move to another server.
+	{name: "moved", bend: movable, strike: (*nemesis).rebalance, fault: "rebalanced"},
+	// The same without other faults: no hold is lost.
+	{name: "moved and calm", bend: func(p *plan, r *rand.Rand) { movable(p, r); calm(p, r) }, strike: (*nemesis).rebalance, fault: "rebalanced", calm: true},
 	// Directories that are deleted with their nodes, and created again with the same sequence
 	// numbers.
 	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze, fault: "razed"},
@@ -230,6 +234,11 @@ func deposable(p *plan, r *rand.Rand) {
 	p.members, p.hosts, p.workers, p.hands = 3, 3, 1, 0
 	p.session, p.length, p.long = 2*time.Second, 150*time.Second, 1
 	p.tick, p.sync = p.session/20, 4
+}
+
+func movable(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.members = 3 + 2*r.IntN(2)
 }
 
 // lonely is a narrow world in which a waiter rarely follows a waiter of its own host.

@@ -478,6 +478,13 @@ func (n *nemesis) move(h *host, to *memzk.Member) {
 	h.net.heal()
 }
 
+// rebalance moves the connection of a host to a server chosen at random.
+func (n *nemesis) rebalance() {
+	h := n.host()
+	n.say("rebalanced", "%s: its connection moves, unless it is there already", h.name)
+	h.client().conn.Rebalance()
+}
+
 // depose pauses the leader until the others have elected another. After the pause the old leader
 // has not detected that for a moment, and answers the handshake of a holder that reaches no other
 // member.
