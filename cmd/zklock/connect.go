@@ -31,7 +31,7 @@ type servers struct {
 }
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
-	flags.Func("servers", "`list`: host:port,host:port, then a /path below which all\nlocks are; default: ZK_SERVERS, then\n"+defaultServer, func(text string) error {
+	flags.Func("servers", "`list`: host:port,host:port, then /path above all locks;\ndefault: ZK_SERVERS, then "+defaultServer, func(text string) error {
 		if s.addrs = text; text == "" { // a variable may be unset: the default would be another ensemble
 			return errors.New("it is empty")
 		}
@@ -39,7 +39,7 @@ func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
 	})
 	durationVar(flags, &s.timeout, "session-timeout", timeout,
 		"`duration`: how long a lock outlives a dead holder, and how\nlong to try to connect; default: 10s, for run 20s")
-	flags.BoolVar(&s.follow, "servers-from-ensemble", false, "follow members that join and leave, by\n/zookeeper/config; not through NAT")
+	flags.BoolVar(&s.follow, "servers-from-ensemble", false, "follow /zookeeper/config; not through NAT")
 	s.security.define(flags)
 }
 
