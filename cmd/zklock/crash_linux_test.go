@@ -115,10 +115,19 @@ func TestReapOnce(t *testing.T) {
 // A guard and a reaper reach a secured ensemble as zklock does, with its flags.
 func TestASecuredEnsembleAfterACrash(t *testing.T) {
 	t.Parallel()
-	p, server := secured(t, true)
-	cert, key := p.issue(t, "ann")
-	auth := p.file(t, "auth", "ann:"+password+"\n")
-	secure := []string{"-tls", "-ca", p.ca, "-cert", cert, "-key", key, "-auth-file", auth}
+	t.Run("TLS and digest", func(t *testing.T) {
+		p, server := secured(t, true)
+		cert, key := p.issue(t, "ann")
+		crashes(t, server, "-tls", "-ca", p.ca, "-cert", cert, "-key", key, "-auth-file", p.file(t, "auth", "ann:"+password+"\n"))
+	})
+	t.Run("SASL", func(t *testing.T) {
+		users := write(t, "users", "ann:"+password+"\n")
+		_, server := dev(t, "-tick", "30s", "-sasl-file", users) // no session that is resumed expires soon
+		crashes(t, server, "-sasl-file", users)
+	})
+}
+
+func crashes(t *testing.T, server string, secure ...string) {
 	path, file := test.Path(t), filepath.Join(t.TempDir(), "session")
 	next := func() {
 		t.Helper()
@@ -130,7 +139,7 @@ func TestASecuredEnsembleAfterACrash(t *testing.T) {
 	c, _ := runs(t, server, path, secure...)
 	c.Kill()
 	next()
-	c, group := runs(t, server, path, append(secure, "-session-file", file)...)
+	c, group := runs(t, server, path, append([]string{"-session-file", file}, secure...)...)
 	_ = syscall.Kill(-group[0], syscall.SIGKILL)
 	killAll(t, c)
 	if code, text := prints(t, server, []string{"ZK_SERVERS="}, append(append([]string{"reap", "-once"}, secure...), file)...); code != 0 || !strings.Contains(text, "ended its session") {
