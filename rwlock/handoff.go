@@ -18,7 +18,7 @@ type handoff struct {
 	request queue.Request
 	limit   int
 
-	mu      sync.Mutex          // not held during calls that may block; guards the fields below
+	mu      sync.Mutex          // tier 1; not held during calls that may block; guards the fields below
 	busy    bool                // a writer queues or holds
 	waiting []chan *queue.Grant // the other writers, in the order of arrival; a writer that receives nil queues
 	grant   *queue.Grant        // the grant of the writer that holds; or nil

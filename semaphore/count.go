@@ -25,7 +25,7 @@ type permitCount struct {
 	// saw is called with the queue directory whenever it was read.
 	saw func(context.Context, *zk.Stat) error
 
-	mu     sync.Mutex
+	mu     sync.Mutex      // tier 3; guards what follows
 	wanted int             // until agreed: the number that must be stored, 0 for any; then the number read last
 	agreed bool            // any stored number is accepted
 	known  *countSnapshot  // the last reading; nil if it was forgotten

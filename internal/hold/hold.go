@@ -62,11 +62,11 @@ type State struct {
 	listeners atomic.Pointer[listeners]
 }
 
-// listeners are the holds to notify of the end of their grant. Lock order: telling, mu.
+// listeners are the holds to notify of the end of their grant.
 type listeners struct {
-	telling sync.Mutex // held while holds are notified
+	telling sync.Mutex // tier 2; held while holds are notified. A hook may take that of another grant
 
-	mu    sync.Mutex // guards holds, Hold.lost and Hold.hooks
+	mu    sync.Mutex // tier 3; guards holds, Hold.lost and Hold.hooks
 	holds map[*Hold]struct{}
 }
 

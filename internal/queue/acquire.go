@@ -94,6 +94,7 @@ func (w *waiter) await(ctx context.Context, b *blockers) (turn, error) {
 			return next, err
 		}
 	}
+	w.bug = b.bug
 	return w.recheck() // 5 recheck
 }
 
@@ -121,7 +122,6 @@ func (w *waiter) recheck() (turn, error) {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {
 			if zkclient.Gone(event) {
-				//invariant 3: event.Err == nil
 				return relist, errNoNode
 			}
 			return relist, nil // a client has written into the node, or the watch has ended with its connection

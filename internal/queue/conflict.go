@@ -106,6 +106,18 @@ type blockers struct {
 	rule    rule
 	left    int          // how many exist
 	watched []znode.Node // all of them or only the nearest; the nearest first
+	bug     bug
+}
+
+// A bug is the number of an invariant of doc.go that was found broken; 0: none was. A grant that
+// rests on it ends as lost (newGrant).
+type bug int
+
+// unless records that invariant n is broken, unless it holds.
+func (b *bug) unless(holds bool, n int) {
+	if !holds {
+		*b = bug(n)
+	}
 }
 
 // blockers reads a sorted listing, for the waiter with the given first node.
@@ -148,7 +160,7 @@ func (b *blockers) remove(i int, seen bool) {
 	if b.rule.mayBeReplaced(n, seen) {
 		return // left is unchanged, so the waiter lists again
 	}
-	//invariant 5: seen || b.rule.mode != Write || b.rule.names.mode(n.Kind) != Write
+	b.bug.unless(seen || b.rule.mode != Write || b.rule.names.mode(n.Kind) != Write, 5)
 	b.left--
 }
 

@@ -47,8 +47,9 @@
 // # Invariants
 //
 // In brackets is a bug of internal/test/mutants that breaks the invariant, with the test that finds
-// it. A comment "//invariant N:" states a condition, which the copy of the library that `make sim`
-// runs checks there.
+// it. The library checks some of the invariants itself, see bug: a grant that rests on a broken one
+// ends as lost. A comment "//invariant N:" states a condition, which the copy of the library that
+// `make sim` runs checks there.
 //
 //  1. Before every grant there is evidence that the own nodes exist, no older than the event that
 //     grants: the listing, the reply to the create, or a watch that has not fired.
@@ -143,10 +144,10 @@
 //
 // # Locks
 //
-// internal/test/yields/checks lists the mutexes of the library in tiers. The first tier, of the
-// recipes, is the top: its mutexes are taken first. A goroutine that holds a mutex takes only
-// mutexes of lower tiers, and waits for no request or event while it holds any. The copy of the
-// library that `make sim` runs panics otherwise.
+// A mutex has a tier, which the comment of its field states: 1 for the recipes, 2 and 3 for holds,
+// connections and counts, 4 for the state of a connection. A goroutine that holds a mutex takes
+// only mutexes of higher tiers, and waits for no request or event while it holds any. The copy of
+// the library that `make sim` runs panics otherwise (internal/test/yields/checks).
 //
 // To ask a hold or a grant whether it lives (Err, State.Settle) may end it, and so run its hooks:
 // always under a mutex of the listeners, and perhaps also under a recipe's. So a hook that needs a

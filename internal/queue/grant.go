@@ -84,7 +84,6 @@ func newGrant(all waiters) *Grant {
 	g := &Grant{client: w.queue.client, sess: w.sess, token: w.token, since: time.Now(), lease: w.lease}
 	g.granted.nodes = make([]nodeRef, 0, len(all)*len(w.nodes))
 	for _, w := range all {
-		//invariant 8: w.limit.AllowedAhead >= 0
 		for _, n := range w.nodes {
 			g.granted.nodes = append(g.granted.nodes, nodeRef{w.queue, n, w.marker})
 		}
@@ -93,7 +92,21 @@ func newGrant(all waiters) *Grant {
 	g.state.Grant, g.self.State = g, &g.state
 	g.client.Held.Store(g, nil)
 	g.lease.OnLoss(g.state.Lose)
+	for _, w := range all {
+		w.bug.unless(w.limit.AllowedAhead >= 0, 8)
+		g.endsBy(w.bug, w.queue)
+	}
 	return g
+}
+
+// endsBy ends the grant as lost if there is a bug: another client may hold, too. The log and the
+// error of the hold report it.
+func (g *Grant) endsBy(b bug, q *Queue) {
+	if b != 0 {
+		err := fmt.Errorf("a bug of zklocks, which should be reported: invariant %d does not hold", b)
+		q.cfg.Conn.Printf("zklocks: %s: %v", znode.Shown(q.cfg.Path), err)
+		g.state.Lose(q.Wrap("hold", fmt.Errorf("%w: %w", hold.ErrLost, err)))
+	}
 }
 
 // Alive returns why the grant must be considered lost, or nil.

@@ -36,6 +36,7 @@ type waiter struct {
 
 	own      []*zkclient.Watch // on its nodes, if an event may grant them
 	watches  []*zkclient.Watch // on its blockers; nil: the node did not exist
+	bug      bug               // found since the last listing
 	token    int64             // the czxid of its nodes; 0: unknown
 	marker   bool              // a waiter behind it may watch for its release marker
 	queued   bool              // observers were notified that it waits
@@ -232,7 +233,6 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 		w.limit.forget() // invariant 9
 		return nil, nil
 	}
-	//invariant 9: w.limit.Dir == 0 || w.limit.Dir == dir.Czxid
 	if err := w.nodes[0].Alone(nodes); err != nil {
 		return nil, err
 	}

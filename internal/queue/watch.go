@@ -51,7 +51,7 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 	if !b.clear() || w.own == nil { // without a watch of its own it has no evidence (invariant 1)
 		return relist, nil
 	}
-	//invariant 1: len(w.own) == len(w.nodes)
+	b.bug.unless(len(w.own) == len(w.nodes), 1)
 	return pending, nil
 }
 
@@ -72,7 +72,7 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 				b.releasedByHolder()
 				return nil, pending
 			}
-			//invariant 3: event.Type != zk.EventNotWatching
+			b.bug.unless(event.Type != zk.EventNotWatching, 3)
 		}
 		b.remove(i, seen)
 		watches = slices.Delete(watches, i, i+1)

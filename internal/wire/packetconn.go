@@ -43,7 +43,7 @@ type packetConn struct {
 	buf  []byte // the current frame, with its length in front
 	left []byte // the rest of buf, which the client has not read yet
 
-	sending sync.Mutex // held while a packet is written; lock order: sending, conn.mu
+	sending sync.Mutex // tier 3; held while a packet is written
 
 	// conn.mu guards what follows.
 	phase    phase

@@ -24,7 +24,8 @@ type state struct {
 	// of the clock.
 	view atomic.Pointer[view]
 
-	// mu serializes the writers of view. It guards what follows, and fields of Conn and packetConn.
+	// mu, of tier 4, serializes the writers of view. It guards what follows, and fields of Conn,
+	// packetConn and Watch.
 	mu       sync.Mutex
 	deadline deadline
 	down     time.Time     // when the connection was lost; zero: it is up

@@ -33,7 +33,7 @@ type Lease struct {
 type monitor struct {
 	client *Client
 
-	mu     sync.Mutex // guards what follows, and fields of Lease
+	mu     sync.Mutex // tier 3; guards what follows, and fields of Lease
 	leases map[*Lease]struct{}
 	timer  *time.Timer // nil before the first OnLoss or Over
 }

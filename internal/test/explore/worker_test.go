@@ -388,8 +388,12 @@ func (t *tenure) lose() {
 	}
 }
 
-// provoked reports a hold that is lost without a fault.
+// provoked reports a hold that is lost without a fault, or because of a bug that the library has
+// detected itself.
 func (t *tenure) provoked() {
+	if err := t.Err(); err != nil && strings.Contains(err.Error(), "a bug of zklocks") {
+		t.bad("%v", err)
+	}
 	if (t.world.quiet || t.world.calm) && !t.world.isTainted(t.stay) && !t.closing() {
 		t.bad("it was lost, and nothing broke: %v", t.Err())
 	}
