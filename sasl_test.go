@@ -37,8 +37,8 @@ func as(t *testing.T, s *zktest.Server, user, password string, opts ...zklocks.C
 	return conn, err
 }
 
-// Each user locks what no other user may touch. A lock is kept while servers restart, because each
-// connection authenticates again.
+// Each user locks what no other user may touch. A lock is kept while servers restart and while
+// connections move, because each connection authenticates again.
 func TestSASLDigest(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,9 +50,7 @@ func TestSASLDigest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if conns[user] = conn; err != nil {
-					t.Fatal(err)
-				}
+				conns[user] = conn
 				if holds[user], err = rwlock.New(conn, "/of "+user).Lock(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -70,6 +68,12 @@ func TestSASLDigest(t *testing.T) {
 				m.Kill()
 				m.Restart()
 				time.Sleep(20 * time.Second)
+			}
+			for range 6 {
+				for _, conn := range conns {
+					conn.Rebalance()
+				}
+				time.Sleep(5 * time.Second)
 			}
 			for user, hold := range holds {
 				if err := hold.Release(t.Context()); err != nil {
