@@ -38,7 +38,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 
 	c := newConn(addresses, sessionTimeout, s)
-	if err := c.takeOver(ctx); err != nil {
+	if err := c.takeOver(ctx, s); err != nil {
 		c.putAway()
 		return nil, err
 	}

@@ -257,14 +257,18 @@ func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
 			t.Errorf("the node of the first is there: %v, %v", there, err)
 		}
 		// The second waits for the first.
-		done := make(chan error, 1)
+		done, said := make(chan error, 1), &lines{}
 		go func() {
-			second, err := wire.Connect(t.Context(), v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(file)})...)
+			second, err := wire.Connect(t.Context(), v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(file), wire.WithLogger(said)})...)
 			if err == nil {
 				err = second.Close()
 			}
 			done <- err
 		}()
+		time.Sleep(2 * time.Second) // virtual
+		if want := fmt.Sprintf("zklocks: session file %s: Connect waits, because it is in use by process %d", file, os.Getpid()); !slices.Contains(said.all(), want) {
+			t.Errorf("the log %q does not have %q", said.all(), want)
+		}
 		if err := first.Close(); err != nil {
 			t.Error(err)
 		}

@@ -19,7 +19,9 @@ var errOver = errors.New("the session is over")
 // same handshake and the same credentials, and closes it. It returns nil when a server has
 // confirmed that the session is over, and tries until ctx is canceled.
 func End(ctx context.Context, servers []string, timeout time.Duration, dead Session, opts ...Option) error {
-	opts = append(slices.Clone(opts), func(s *settings) { s.resume, s.sessionFile, s.listeners = &dead, nil, nil })
+	opts = append(slices.Clone(opts), func(s *settings) {
+		s.resume, s.sessionFile, s.listeners, s.follow = &dead, nil, nil, false
+	})
 	for {
 		c, err := Connect(ctx, servers, timeout, opts...)
 		if errors.Is(err, errOver) {
@@ -71,27 +73,33 @@ func Reap(path string, wait bool, servers []string, timeout time.Duration, opts 
 
 // takeOver locks the session file and ends the session of the process that had it before. If the
 // servers refuse that, or none answers within a session timeout, it only logs that.
-func (c *Conn) takeOver(ctx context.Context) error {
-	if c.sessionFile == nil {
+func (c *Conn) takeOver(ctx context.Context, s settings) error {
+	if s.sessionFile == nil {
 		return nil
 	}
-	f, err := openSessionFile(*c.sessionFile, os.O_CREATE)
+	f, err := openSessionFile(*s.sessionFile, os.O_CREATE)
 	var dead Session
 	if err == nil {
 		c.file = f
-		if err = f.lock(ctx); err == nil {
-			dead, _, err = f.dead()
-		}
+		waits := time.AfterFunc(time.Second, func() {
+			r, _ := f.read()
+			c.Printf("zklocks: session file %s: Connect waits, because it is in use by process %d", f.Name(), r.PID)
+		})
+		err = f.lock(ctx)
+		waits.Stop()
+	}
+	if err == nil {
+		dead, _, err = f.dead()
 	}
 	if err != nil {
-		return fmt.Errorf("zklocks: session file %s: %w", *c.sessionFile, err)
+		return fmt.Errorf("zklocks: session file %s: %w", *s.sessionFile, err)
 	}
 	if dead.ID == 0 {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err = End(limited, c.Servers(), c.timeout, dead, func(s *settings) { *s = c.settings })
+	err = End(limited, c.Servers(), c.timeout, dead, func(end *settings) { *end = s })
 	switch {
 	case err == nil:
 		c.Printf("zklocks: ended session %#x, whose process has died", uint64(dead.ID))
