@@ -70,8 +70,8 @@
 // Resize to fewer: holders keep their permits until they release them. A call returns a hold only
 // once its turn has come: its node was first in the queue; for a read lock, its node had no writer
 // ahead of it; for a semaphore, its permits were among the first N. The token of a hold is larger
-// than the token of each earlier conflicting hold; there is one exception: with rwlock.WithHandoff,
-// waiting writers of one value take over the holder's node and its token.
+// than the token of each earlier conflicting hold; there is one exception: with rwlock.WithHandoff
+// and WithMaxIdle, callers of one value take over each other's node and its token.
 //
 // A holder is notified of a loss before the lock is granted to another caller as long as
 //   - its process runs: after a pause in which the session may have expired, already the first call

@@ -111,9 +111,9 @@ func (h *Hold) Lost() <-chan struct{} {
 // request for it. The client must have the right to read its own node.
 //
 // A request is made to a node, so all holds that share the node are asked: readers of one value,
-// the holds of one reentrant lock, and with rwlock.WithHandoff the next holders of the process,
-// too. A hold of [All] is asked by a request to any of its nodes. Downgrade creates another node,
-// which can be asked again.
+// the holds of one reentrant lock, and with rwlock.WithHandoff and WithMaxIdle the next holders of
+// the process, too. A hold of [All] is asked by a request to any of its nodes. Downgrade creates
+// another node, which can be asked again.
 func (h *Hold) ReleaseRequested() <-chan struct{} {
 	if own := h.hold(); own != nil {
 		return own.ReleaseRequested()
@@ -157,10 +157,10 @@ func (h *Hold) ValidUntil() time.Time {
 // that refuses smaller tokens than it has seen is safe from holders that have lost the lock and
 // still write.
 //
-// Holds that share a node have the same token, as shared reads and rwlock.WithHandoff do: refuse
-// smaller tokens, not equal ones. If several
-// callers hold at once, as with a semaphore of more than one permit, the token orders the grants
-// and does not fence the holders from each other.
+// Holds that share a node have the same token, as shared reads, rwlock.WithHandoff and WithMaxIdle
+// do: refuse smaller tokens, not equal ones. If several callers hold at once, as with a semaphore
+// of more than one permit, the token orders the grants and does not fence the holders from each
+// other.
 func (h *Hold) Token() int64 {
 	if own := h.hold(); own != nil {
 		return own.Token()
@@ -184,8 +184,8 @@ func (h *Hold) Token() int64 {
 // Multi waits for a connection until ctx is canceled; with the context of the hold, until the hold
 // ends. If the answer is lost, the transaction is not repeated: the error matches ctx's error or
 // zk.ErrConnectionClosed, none of the errors above, and says that the transaction may have taken
-// place. With shared reads and rwlock.WithHandoff the node may remain when the hold is released. If
-// that happens while Multi runs, the transaction may take place after the release.
+// place. With shared reads, rwlock.WithHandoff and WithMaxIdle the node may remain when the hold is
+// released. If that happens while Multi runs, the transaction may take place after the release.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if own := h.hold(); own != nil {
 		return own.Multi(ctx, ops...)

@@ -111,6 +111,9 @@ func release(ctx context.Context, h *queue.Hold) error {
 	}
 	limit, stop := after(ctx, h.Timeout(), 0)
 	defer stop()
+	if ctx.Err() != nil {
+		limit = queue.Exiting(limit)
+	}
 	return h.Release(limit)
 }
 

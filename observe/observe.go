@@ -138,7 +138,7 @@ type Called struct {
 // expires, the call queues again at the tail, and the event comes again.
 type Queued struct {
 	LockInfo
-	Context context.Context // without values if readers wait together
+	Context context.Context // without values if callers of one lock value wait together
 	At      time.Time
 	Ahead   int // how many nodes must be deleted before it is granted
 }
@@ -152,7 +152,7 @@ type Granted struct {
 	Context context.Context
 	At      time.Time
 	Waited  time.Duration // since Called
-	Joined  bool          // its node has, or had, another hold: a shared read, a re-entry, a handoff
+	Joined  bool          // its node has, or had, another hold: a shared read, a re-entry, a handoff, an idle lock
 }
 
 func (e Granted) LogValue() slog.Value {

@@ -1,6 +1,9 @@
 package reentrant
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -17,6 +20,7 @@ type config struct {
 	queue.Config
 	kind      znode.Kind
 	byContext bool
+	maxIdle   time.Duration
 }
 
 // WithContextOwner makes the context the only owner. A call re-enters if its context comes from
@@ -33,4 +37,21 @@ func WithContextOwner() Option { return option(func(cfg *config) { cfg.byContext
 // forever after it is gone.
 func WithKazooNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
+}
+
+// WithMaxIdle keeps the lock after its last release, for up to d, while no other client wants it.
+// The next owner of this Mutex then acquires it without a request. A program that exits without
+// [zklocks.Conn.Close] leaves the locks that it keeps held until its session expires. The default
+// is 0: the last release deletes the node.
+//
+// It is for locks that one process uses again and again. When the process keeps the lock, when it
+// releases it, what TryLock does and which holders share a token is as with
+// [github.com/zklocks/zklocks/rwlock.WithMaxIdle] for writers: while other processes want the lock,
+// the owners of this Mutex have one place in the queue.
+func WithMaxIdle(d time.Duration) Option {
+	return option(func(cfg *config) {
+		if cfg.maxIdle = d; d < 0 {
+			cfg.Wrong = fmt.Errorf("WithMaxIdle: %v is negative", d)
+		}
+	})
 }

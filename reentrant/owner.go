@@ -12,8 +12,9 @@ import (
 type ownership struct {
 	mutex *Mutex
 	grant *queue.Grant
-	total int   // number of holds; at 0 the grant is released
-	first owner // the caller that queued
+	by    queue.Leaver // called at the end of the last hold; nil: its release deletes the node
+	total int          // number of holds
+	first owner        // the caller that queued
 
 	spare []held
 	batch int
@@ -91,8 +92,11 @@ func (m *Mutex) forgetLocked(o *owner) {
 
 // Leave ends a hold. The end of the last hold releases the lock.
 func (o *owner) Leave(ctx context.Context, h *queue.Hold) error {
-	if !o.End() {
+	switch {
+	case !o.End():
 		return nil
+	case o.of.by != nil:
+		return o.of.by.Leave(ctx, h)
 	}
 	return h.GiveBack(ctx)
 }

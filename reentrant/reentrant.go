@@ -29,6 +29,7 @@ type Mutex struct {
 	lockSlot
 	queue   *queue.Queue
 	request queue.Request
+	callers *queue.Callers
 
 	byContext bool         // only the context owns
 	calls     atomic.Int64 // numbers the calls if byContext, see caller
@@ -51,6 +52,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 		queue: queue.New(cfg.Config), request: queue.Request{Kind: cfg.kind, Nodes: 1},
 		owners: make(map[int64]*owner), byContext: cfg.byContext,
 	}
+	m.callers = m.queue.NewCallers(m.request, queue.Sharing{MaxIdle: cfg.maxIdle})
 	slot.PutPart(&m.lockSlot, m, m.part)
 	return m
 }
@@ -75,7 +77,7 @@ func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 
 // TryLock is Lock without waiting: if another owner holds the lock or waits for it, the error
 // matches [zklocks.ErrBusy]. TryLock reads before it writes, from one server, which may lag behind
-// the others.
+// the others; with [WithMaxIdle] it queues for a moment.
 func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "try lock", false)
 }
@@ -109,6 +111,7 @@ func (m *Mutex) HoldCount() int {
 func (m *Mutex) made() *Mutex {
 	if m == nil || m.queue == nil {
 		m = &Mutex{queue: queue.Unmade("reentrant: Mutex")}
+		m.callers = m.queue.NewCallers(queue.Request{}, queue.Sharing{})
 	}
 	return m
 }
@@ -127,8 +130,9 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 	o, h, err := m.reenter(ctx, me)
 	if o == nil && err == nil { // the caller does not own the lock
 		var grant *queue.Grant
-		if grant, err = m.queue.Acquire(ctx, m.request, wait); err == nil {
-			o, h = m.begin(grant, me)
+		var by queue.Leaver
+		if grant, by, err = m.callers.Acquire(ctx, wait); err == nil {
+			o, h = m.begin(grant, by, me)
 		}
 	}
 	if err != nil {
@@ -144,8 +148,8 @@ func endedBy(ctx context.Context, end error) bool {
 }
 
 // begin makes a caller the owner of a grant, with its first hold.
-func (m *Mutex) begin(grant *queue.Grant, me int64) (*owner, *held) {
-	g := &ownership{mutex: m, grant: grant, batch: 1}
+func (m *Mutex) begin(grant *queue.Grant, by queue.Leaver, me int64) (*owner, *held) {
+	g := &ownership{mutex: m, grant: grant, by: by, batch: 1}
 	g.first = owner{of: g, id: me}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +201,7 @@ func (m *Mutex) part() queue.Part {
 		Queue: m.queue, Request: m.request,
 		Ready: m.refuse,
 		Own: func(grant *queue.Grant) queue.Owner {
-			o, _ := m.begin(grant, m.caller())
+			o, _ := m.begin(grant, nil, m.caller())
 			return o
 		},
 	}
@@ -207,6 +211,7 @@ var errOwned = errors.New("the caller holds the lock already")
 
 // refuse returns an error if the caller already owns the lock: All cannot re-enter it.
 func (m *Mutex) refuse(ctx context.Context) error {
+	m.callers.GiveUp(ctx)
 	c := m.carried(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -41,5 +41,5 @@
 // [WithKazooNames] with kazoo's ReadLock and WriteLock.
 //
 // The algorithm is "Shared Locks" of the ZooKeeper recipes. Here goroutines of one process share a
-// read node, and [RWMutex.Downgrade] and [WithHandoff] are additions.
+// read node, and [RWMutex.Downgrade], [WithHandoff] and [WithMaxIdle] are additions.
 package rwlock

@@ -20,9 +20,8 @@ func (c *client) queued(n int) []*attempt {
 	c.Helper()
 	var line []*attempt
 	for range n {
-		before := c.Waiting()
 		line = append(line, contract.Begin(c, c.Ctx, c.Lock))
-		test.Eventually(c, soon, "it waits", func() bool { return c.Waiting() == before+1 })
+		c.Settle()
 	}
 	return line
 }

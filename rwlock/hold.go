@@ -35,8 +35,8 @@ func (m *RWMutex) downgrade(ctx context.Context, h *queue.Hold) error {
 		return zklocks.ErrLost
 	case !h.Has(m.queue):
 		return errForeign
-	case m.writes != nil && zkclient.Ended(ctx) == nil: // if ctx is canceled, withdraw would end the series for nothing
-		if err := m.writes.withdraw(h); err != nil {
+	case zkclient.Ended(ctx) == nil: // if ctx is canceled, Withdraw would end the series for nothing
+		if err := m.writes.Withdraw(h); err != nil {
 			return err
 		}
 	}

@@ -101,6 +101,7 @@ func TestWrongOptions(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		for says, opts := range map[string][]rwlock.Option{
 			"-1 is negative":           {rwlock.WithHandoff(-1)},
+			"-1s is negative":          {rwlock.WithMaxIdle(-time.Second)},
 			"WithKazooNames: Curator ": {rwlock.WithCuratorNames(), rwlock.WithKazooNames()},
 		} {
 			_, err := rwlock.New(locks.On(s.Witness), s.Path, opts...).Lock(s.Ctx)

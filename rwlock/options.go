@@ -3,6 +3,7 @@ package rwlock
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
@@ -20,16 +21,27 @@ type config struct {
 	kinds   kinds
 	clash   bool // two options set different names
 	handoff int
+	maxIdle time.Duration
 }
 
 func (c config) wrong() error {
 	switch {
 	case c.handoff < 0:
 		return fmt.Errorf("WithHandoff: %d is negative", c.handoff)
+	case c.maxIdle < 0:
+		return fmt.Errorf("WithMaxIdle: %v is negative", c.maxIdle)
 	case c.clash:
 		return errors.New("WithCuratorNames does not go together with WithKazooNames: Curator and kazoo do not see each other")
 	}
 	return nil
+}
+
+// reads returns how readers share grants. The writers of other libraries send no announcement.
+func (c config) reads() queue.Sharing {
+	if c.kinds != ours {
+		return queue.Sharing{}
+	}
+	return queue.Sharing{Together: true, MaxIdle: c.maxIdle}
 }
 
 // WithHandoff lets the writers that wait on one RWMutex value hand the lock on to each other, up to
@@ -43,6 +55,32 @@ func (c config) wrong() error {
 // the series continues until the deletion event arrives; the current holder then loses the lock.
 func WithHandoff(n int) Option {
 	return option(func(cfg *config) { cfg.handoff = n })
+}
+
+// WithMaxIdle keeps the lock after its last release, for up to d, while no other client wants it.
+// The next caller of this RWMutex then acquires it without a request. A program that exits without
+// [zklocks.Conn.Close] leaves the locks that it keeps held until its session expires. The default
+// is 0: each release deletes the node.
+//
+// It is for locks that one process uses again and again, or that many processes read and few write.
+// A process begins to keep a lock when it has acquired it a few times in succession, each time
+// within d of the release before, and no conflicting caller of another process came in between. It
+// stops while others often come first.
+//
+// When a conflicting caller of another process queues, no further hold begins, and the last release
+// deletes the node. While others wait, the writers of this RWMutex have one place in the queue: the
+// next writer queues at the tail when the one before it has released the lock. A lock is not kept
+// if a client asks for it ([zklocks.Conn.RequestRelease]), after a Downgrade, and if the context of
+// the release or of [zklocks.Do] is canceled.
+//
+// TryLock and TryRLock queue for 50 ms or a few round trips, in which an idle holder gives the lock
+// up. Without the option they return [zklocks.ErrBusy] although the holder is idle: give it to all
+// values that a program tries.
+//
+// The holders of a series share one node, one token and one guard, as with [WithHandoff]. With the
+// names of Curator or kazoo the lock is kept for writers alone.
+func WithMaxIdle(d time.Duration) Option {
+	return option(func(cfg *config) { cfg.maxIdle = d })
 }
 
 // WithCuratorNames gives the nodes the names that Apache Curator's InterProcessReadWriteLock uses,

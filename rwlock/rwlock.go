@@ -15,12 +15,11 @@ import (
 // New: calls of the zero value return an error.
 type RWMutex struct {
 	lockSlot
-	queue   *queue.Queue
-	kinds   kinds
-	reads   readSharer
-	request queue.Request // of a writer
-	writes  *handoff      // nil without WithHandoff
-	reader  rlocker
+	queue  *queue.Queue
+	kinds  kinds
+	reads  *queue.Callers
+	writes *queue.Callers
+	reader rlocker
 }
 
 type lockSlot = slot.Lock
@@ -38,13 +37,12 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	m.reader.m = m
 	slot.PutPart(&m.lockSlot, m, m.writePart)
 	slot.PutPart(&m.reader.lockSlot, &m.reader, m.readPart)
-	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours}
-	m.request = queue.Request{Kind: m.kinds.write, Nodes: 1}
-	if cfg.handoff > 0 && m.queue.Invalid() == nil {
-		m.writes = &handoff{queue: m.queue, request: m.request, limit: cfg.handoff}
-	}
+	m.reads = m.queue.NewCallers(request(m.kinds.read), cfg.reads())
+	m.writes = m.queue.NewCallers(request(m.kinds.write), queue.Sharing{Passes: cfg.handoff, MaxIdle: cfg.maxIdle})
 	return m
 }
+
+func request(kind znode.Kind) queue.Request { return queue.Request{Kind: kind, Nodes: 1} }
 
 // kinds are the words in the names of the nodes of readers and writers. The conflicts are as in the
 // ZooKeeper recipe "Shared Locks". There, and in Curator, a reader watches the first writer in the
@@ -78,14 +76,16 @@ func (k kinds) names() queue.Names {
 //   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
 //     or a quota are used up, or it is ephemeral.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.write(ctx, "lock", true)
+	m = m.made()
+	return m.take(ctx, "lock", m.kinds.write, m.writes, m.reads, true)
 }
 
 // TryLock is Lock without waiting: if another caller holds the lock or waits for it, the error
 // matches [zklocks.ErrBusy]. TryLock reads before it writes, from one server, which may lag behind
-// the others.
+// the others; with [WithMaxIdle] it queues for a moment.
 func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.write(ctx, "try lock", false)
+	m = m.made()
+	return m.take(ctx, "try lock", m.kinds.write, m.writes, m.reads, false)
 }
 
 // RLock acquires the lock for reading. It waits while a writer holds the lock or is queued ahead;
@@ -96,13 +96,15 @@ func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 // There is no upgrade from reading to writing: two readers that requested it would wait for each
 // other forever. Call Release and then Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.read(ctx, "read lock", (*readSharer).lock)
+	m = m.made()
+	return m.take(ctx, "read lock", m.kinds.read, m.reads, m.writes, true)
 }
 
 // TryRLock is RLock without waiting: if a writer holds the lock or waits for it, the error matches
 // [zklocks.ErrBusy]. Like [RWMutex.TryLock] it reads before it writes.
 func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.read(ctx, "try read lock", (*readSharer).try)
+	m = m.made()
+	return m.take(ctx, "try read lock", m.kinds.read, m.reads, m.writes, false)
 }
 
 // RLocker returns the lock for reading as a [zklocks.Locker]: its Lock is RLock, its TryLock is
@@ -119,62 +121,38 @@ func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l
 
 // writePart and readPart describe the lock to zklocks.All. A caller that acquires several locks has
 // its own node: it does not share a node or receive a handoff.
-func (m *RWMutex) writePart() queue.Part {
-	return queue.Part{Queue: m.queue, Request: m.request}
-}
+func (m *RWMutex) writePart() queue.Part { return m.part(m.kinds.write) }
+func (m *RWMutex) readPart() queue.Part  { return m.part(m.kinds.read) }
 
-func (m *RWMutex) readPart() queue.Part {
-	return queue.Part{Queue: m.queue, Request: queue.Request{Kind: m.kinds.read, Nodes: 1}}
+func (m *RWMutex) part(kind znode.Kind) queue.Part {
+	return queue.Part{Queue: m.queue, Request: request(kind), Ready: func(ctx context.Context) error {
+		m.reads.GiveUp(ctx)
+		m.writes.GiveUp(ctx)
+		return nil
+	}}
 }
 
 // made returns m. If New has not made it, it returns a value whose calls all fail.
 func (m *RWMutex) made() *RWMutex {
 	if m == nil || m.queue == nil {
 		m = &RWMutex{queue: queue.Unmade("rwlock: RWMutex")}
+		m.reads = m.queue.NewCallers(queue.Request{}, queue.Sharing{})
+		m.writes = m.reads
 	}
 	return m
 }
 
-func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
-	m = m.made()
-	call := m.queue.Call(ctx, m.request)
-	var grant *queue.Grant
-	var err error
-	switch {
-	case m.writes == nil:
-		grant, err = m.queue.Acquire(ctx, m.request, wait)
-	case wait:
-		grant, err = m.writes.lock(ctx)
-	default:
-		grant, err = m.writes.try(ctx)
-	}
+// take acquires the lock as one of the callers mine. An idle grant of the others would be ahead.
+func (m *RWMutex) take(ctx context.Context, op string, kind znode.Kind, mine, others *queue.Callers, wait bool) (*zklocks.Hold, error) {
+	call := m.queue.Call(ctx, request(kind))
+	others.GiveUp(ctx)
+	grant, by, err := mine.Acquire(ctx, wait)
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	var by queue.Leaver
-	if m.writes != nil {
-		by = m.writes
-	}
-	return m.hold(grant, by, call), nil
-}
-
-func (m *RWMutex) read(ctx context.Context, op string, how func(*readSharer, context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
-	m = m.made()
-	call := m.queue.Call(ctx, queue.Request{Kind: m.kinds.read, Nodes: 1})
-	if err := m.queue.Invalid(); err != nil {
-		return nil, m.queue.Fail(call, op, err)
-	}
-	shared, err := how(&m.reads, ctx)
-	if err != nil {
-		return nil, m.queue.Fail(call, op, err)
-	}
-	return m.hold(shared.grant, shared, call), nil
-}
-
-func (m *RWMutex) hold(grant *queue.Grant, by queue.Leaver, call queue.Call) *zklocks.Hold {
 	h := new(slot.Held[zklocks.Hold])
 	h.Begin(grant, m.queue, by, call)
-	return slot.Put(h)
+	return slot.Put(h), nil
 }
 
 // Queue lists the holders of the lock and the waiters in queue order. It reads from one server, so

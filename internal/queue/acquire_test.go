@@ -137,7 +137,7 @@ func TestTheTokenOfAReaderThatNeedNotList(t *testing.T) {
 			x.must(nil, x.reads())
 		}
 		m := x.enter()
-		m.token, m.noWriter, m.request.Sharing = 0, x.queue.view.noWriter(), x.queue.NewSharing()
+		m.token, m.noWriter, m.request.shared = 0, x.queue.view.noWriter(), &sharedNode{queue: x.queue}
 		if m.noWriter == nil {
 			t.Fatal("each reader lists, so there is nothing to see")
 		}

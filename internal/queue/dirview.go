@@ -16,7 +16,7 @@ import (
 // As long as the watch has not fired and the connection is the same, every writer in the queue is
 // in the listing.
 //
-// Readers use it twice. They share a node while no writer is queued behind it (NodeSharing): that
+// Readers use it twice. They share a node while no writer is queued behind it (sharedNode): that
 // concerns fairness, for which the watch is enough, for a while (expires). And they need no listing
 // while there is no writer at all (shortcut.go): that concerns safety. Safety rests on view.check
 // in the reader's create, and on sameDir. The watch alone would not be enough, because the server
@@ -38,7 +38,7 @@ type view struct {
 	epoch   uint64
 	mzxid   int64           // of the directory's data
 	newest  int64           // the number of the last writer; -1: none
-	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
+	writers *zkclient.Watch // nil: no watch was set, see sharedNode.ask
 	proved  *atomic.Int64   // the zxid up to which the directory is known to be the same
 	// check fails if a writer has come since the listing, or the client may not read the directory.
 	// It does not fail in a directory that was deleted, created again and touched by as many
@@ -87,7 +87,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if v.valid() || !now.valid() {
 		d.now.Store(v)
 	}
-	w.request.Sharing.at.Store(w.nodes[0].Seq + 1)
+	w.request.shared.listed(w.nodes[0], dir.Mzxid)
 }
 
 // valid reports whether no writer has come since the listing, which came on the present connection.
@@ -133,62 +133,83 @@ func (v *view) sameDir(zxid int64) bool {
 	return true
 }
 
-// NodeSharing decides whether other readers of one rwlock.RWMutex may use the node of the first,
-// queued or granted, instead of creating their own. They may, as long as no writer is known to be
-// queued behind the node. Its methods may be called from any goroutine.
-type NodeSharing struct {
+// sharedNode decides whether other readers of one rwlock.RWMutex may use the node of the first,
+// queued or granted, instead of creating their own. Its methods may be called from any goroutine.
+type sharedNode struct {
 	queue *Queue
 	at    atomic.Int64 // the node's number + 1; 0: the queue has not been listed yet
+	mzxid atomic.Int64 // of the directory's data, as of then
 }
 
-// NewSharing returns the sharing of a node that is not yet created.
-func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
-
-// free returns the view that shows no writer behind the node, watched or not; nil if there is none.
-func (s *NodeSharing) free() *view {
-	v := s.queue.view.now.Load()
-	if v == nil || v.newest >= s.at.Load()-1 {
-		return nil
-	}
-	return v
+// listed records that the node was in a listing, or in a view that its create has checked.
+func (s *sharedNode) listed(n znode.Node, mzxid int64) {
+	s.mzxid.Store(mzxid)
+	s.at.Store(n.Seq + 1)
 }
 
-// CanJoin reports whether another reader may use the node. Before the first listing every reader
-// may: readers that wait for the same listing count as one arrival.
-func (s *NodeSharing) CanJoin() bool {
+// An answer to the question whether another caller may use a node.
+type answer int
+
+const (
+	no      answer = iota
+	unknown        // ask finds out
+	yes
+)
+
+// may reports whether another reader may use the node: no writer is known to be queued behind it.
+// Before the first listing every reader may: readers that wait for the same listing count as one
+// arrival. If the listing has set no watch, the answer is unknown.
+func (s *sharedNode) may() answer {
 	if s.at.Load() == 0 {
-		return true
+		return yes
 	}
-	v := s.free()
-	if !v.valid() {
-		return false
+	v := s.queue.view.now.Load()
+	switch {
+	case v == nil || v.newest >= s.at.Load()-1:
+		return no
+	case v.writers == nil:
+		return unknown
+	case !v.valid():
+		return no
 	}
 	//invariant 6: v.newest < s.at.Load()-1
 	s.queue.view.expires(v)
-	return true
+	return yes
 }
 
-// Unwatched reports whether EnsureWatch may help: the listing that showed no writer behind the node
-// has set no watch.
-func (s *NodeSharing) Unwatched() bool {
-	v := s.free()
-	return v != nil && v.writers == nil
+// ask is may, but if the answer is unknown, it sets the watch. If the version of the directory's
+// data is still the same, no writer has come in between.
+func (s *sharedNode) ask(ctx context.Context) answer {
+	if may := s.may(); may != unknown {
+		return may
+	}
+	if v := s.queue.view.now.Load(); v != nil && v.writers == nil {
+		if w := s.queue.watchWriters(ctx, zkclient.AnySession); w != nil {
+			var now *view
+			if w.Stat.Mzxid == v.mzxid {
+				copied := *v
+				copied.writers, now = w, &copied
+			}
+			s.queue.view.now.CompareAndSwap(v, now)
+		}
+	}
+	return s.may()
 }
 
-// EnsureWatch sets the watch that the listing has not set. If the version of the directory's data
-// is still the same, no writer has come in between. It reports whether it has sent a request.
-func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
-	v := s.free()
-	if v == nil || v.writers != nil {
+// confirmed renews the view if it is of this version of the directory's data.
+func (s *sharedNode) confirmed(mzxid int64) bool {
+	v := s.queue.view.now.Load()
+	if v == nil || v.mzxid != mzxid {
 		return false
 	}
-	if w := s.queue.watchWriters(ctx, zkclient.AnySession); w != nil {
-		var now *view
-		if w.Stat.Mzxid == v.mzxid {
-			copied := *v
-			copied.writers, now = w, &copied
-		}
-		s.queue.view.now.CompareAndSwap(v, now)
+	renewed := *v
+	return s.queue.view.now.CompareAndSwap(v, &renewed)
+}
+
+// writers returns the watch that fires when a writer comes; nil: there is none.
+func (s *sharedNode) writers() *zkclient.Watch {
+	if v := s.queue.view.now.Load(); v.valid() {
+		return v.writers
 	}
-	return true
+	return nil
 }

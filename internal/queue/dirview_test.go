@@ -22,7 +22,7 @@ func (x *testQueue) shares() *waiter {
 	x.Helper()
 	m := x.enter()
 	m.request.Kind = m.nodes[0].Kind
-	m.request.Sharing = x.queue.NewSharing()
+	m.request.shared = &sharedNode{queue: x.queue}
 	return m
 }
 
@@ -44,7 +44,7 @@ func shared(t *testing.T, v venue.Venue) *testQueue {
 func (x *testQueue) reads() error {
 	ctx, cancel := context.WithTimeout(x.Context(), time.Minute)
 	defer cancel()
-	g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
+	g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, shared: &sharedNode{queue: x.queue}}, true)
 	if err == nil {
 		err = g.Release(ctx)
 	}
@@ -139,7 +139,7 @@ func TestWhatAListingIsWorth(t *testing.T) {
 				x := shared(t, v)
 				m := x.shares()
 				c.happen(x, m)
-				if joins, none := m.request.Sharing.CanJoin(), x.queue.view.noWriter() != nil; joins != c.joins || none != c.none {
+				if joins, none := m.request.shared.may() == yes, x.queue.view.noWriter() != nil; joins != c.joins || none != c.none {
 					t.Errorf("another reader may join: %v, want %v; no writer: %v, want %v", joins, c.joins, none, c.none)
 				}
 			})
@@ -266,14 +266,14 @@ func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
 				x.must(x.witness.Set(x.queue.dir, nil, -1))
 				x.until("it is told", func() bool { _, fired := old.Fired(); return fired })
 				x.looks(quick)
-				if !quick.request.Sharing.CanJoin() {
+				if quick.request.shared.may() != yes {
 					t.Fatal("nothing to see")
 				}
 				if mixed {
 					old = x.queue.watchWriters(x.Context(), slow.sess)
 				}
 				x.queue.view.listed(slow, line, dir, old)
-				if !quick.request.Sharing.CanJoin() {
+				if quick.request.shared.may() != yes {
 					t.Error("no other reader joins the second reader's node, and no writer is there")
 				}
 			})

@@ -22,9 +22,10 @@
 // granted together (together.go). A waiter whose nodes are gone starts over with step 1, at the
 // tail. If ctx ends, the waiter deletes its nodes.
 //
-// A Grant is what is granted: nodes in one queue or in several. Each caller has a Hold on it;
-// readers that share a node have one Grant and a Hold each. A connection, below, is one TCP
-// connection, and its number the epoch; Conn is what Connect returns, and outlives it.
+// A Grant is what is granted: nodes in one queue or in several. Each caller has a Hold on it. The
+// callers of one lock value may hold one Grant together, or one after the other: a Tenure is a
+// Grant that they share so (tenure.go has its states). A connection, below, is one TCP connection,
+// and its number the epoch; Conn is what Connect returns, and outlives it.
 //
 // # States
 //
@@ -68,11 +69,10 @@
 //     (dirview.go). A listing by which readers join is dropped after FirstRecheck. Readers that
 //     come before the first listing share the wait for it. A reader joins a granted node only if,
 //     in addition, the grant has not ended and the node is known to exist, which may take a request
-//     (Grant.Exists; rwlock/sharing.go). [joined-although-a-writer-waits] A reader is granted
-//     without a listing only if its create has checked that version, in the same directory
-//     (view.sameDir).
-//  7. A handoff passes on no lost grant and counts each pass; a canceled receiver passes it on.
-//     [lost-lock-handed-on]
+//     (Tenure.may and ask). [joined-although-a-writer-waits] A reader is granted without a listing
+//     only if its create has checked that version, in the same directory (view.sameDir).
+//  7. A holder passes on no lost grant, and counts each pass without evidence that no other client
+//     waits; a canceled receiver passes the grant on (Callers.pass). [lost-lock-handed-on]
 //  8. The watch on the permit count is checked before every grant, and wakes the waiter. A waiter
 //     that no longer fits leaves with an error. [count-not-looked-at]
 //  9. The permit count and the queue's directory belong together (Limit.Dir, a czxid).
@@ -87,6 +87,10 @@
 //     [event-from-before-a-reconnect-grants]
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see wire/deadline.go.
 //     [heartbeat-by-a-sync]
+//  13. A caller enters an idle grant only if the grant has not ended, and if a watch on the present
+//     connection, which has not fired, shows that its node exists and that no other client waits:
+//     for readers as in invariant 6; for others a watch on the children of the directory, which was
+//     set while the node was the only child (Tenure.may). [node-of-another-taken-for-the-own]
 //
 // # A lost connection
 //
@@ -106,13 +110,17 @@
 // No waiter is overtaken by a later waiter with which it conflicts, except in two cases. Readers of
 // one value join its node, queued or granted, until the announcement of a queued writer reaches
 // their process, or their listing is too old (invariant 6). With rwlock.WithHandoff writers of one
-// value pass the lock on a limited number of times.
+// value pass the lock on a limited number of times, and with WithMaxIdle any number of times until
+// the event of another waiter reaches their process (invariant 13).
 //
 // # Files
 //
 // Each calls only those below it (internal/test/arch):
 //
-//	together.go   an acquire of several locks, and one for several readers
+//	callers.go    the callers of one lock value, which share grants
+//	tenure.go     a grant that may outlive a hold: who may enter, and what happens at a release
+//	keeper.go     whether an idle grant is worth a keep
+//	together.go   an acquire of several locks
 //	acquire.go    the recipe
 //	watch.go      step 4, and the timer of a wait
 //	downgrade.go  a write node becomes a read node

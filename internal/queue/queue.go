@@ -232,10 +232,9 @@ type Request struct {
 	Limit func(ctx context.Context, sess int64) (Limit, error)
 	// Checked is the path of the node in Limit.Check; "": there is no check.
 	Checked string
-	// Sharing lets other readers of the process share the node; nil: none may.
-	Sharing *NodeSharing
 
-	ahead *atomic.Int64 // of its waiter; nil: a new one
+	shared *sharedNode   // lets other readers of the process share the node; nil: none may
+	ahead  *atomic.Int64 // of its waiter; nil: a new one
 }
 
 // Limit is how many nodes may be ahead of a waiter, and what must be true while the number counts.

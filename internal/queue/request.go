@@ -93,6 +93,12 @@ func (g *Grant) requested(q *Queue) {
 	all[nil].tell()
 }
 
+// isRequested reports whether a holder was notified of a request to any of the nodes.
+func (g *Grant) isRequested() bool {
+	all := g.requests.Load()
+	return all != nil && (*all)[nil].Err() != nil
+}
+
 // watchRequest reads the node, and again after each write into it, until it contains a request or
 // is gone. It also reads the node without an event, after FirstRecheck, twice that, and so on.
 func (g *Grant) watchRequest(n nodeRef) {

@@ -30,7 +30,7 @@ func (w *waiter) noWriterCached() bool {
 	if !w.noWriter.valid() || !w.noWriter.sameDir(w.token) {
 		return false
 	}
-	w.request.Sharing.at.Store(w.nodes[0].Seq + 1)
+	w.request.shared.listed(w.nodes[0], w.noWriter.mzxid)
 	return true
 }
 

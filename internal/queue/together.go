@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -206,38 +205,3 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, at *Queue, err 
 	}
 	return behind, nil, nil
 }
-
-// An Async is an Acquire on behalf of callers that may come and leave.
-type Async struct {
-	GiveUp func() // ends the wait; a grant or an error is still delivered
-
-	queue   *Queue
-	request Request
-	ahead   atomic.Int64 // of its waiter
-	left    chan error   // closed when the nodes are granted or deleted
-}
-
-// AcquireAsync begins an Async, which passes its result to deliver.
-func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
-	ctx, giveUp := context.WithCancel(context.Background())
-	a := &Async{GiveUp: giveUp, queue: q, request: r, left: make(chan error)}
-	a.request.ahead = &a.ahead
-	go func() {
-		defer close(a.left)
-		grant, err := q.Acquire(ctx, a.request, true)
-		deliver(grant, err)
-		if leaving := (*Leaving)(nil); errors.As(err, &leaving) {
-			<-leaving.Removed
-		}
-	}()
-	return a
-}
-
-// Canceled returns the error for a caller that stops waiting because its ctx has ended.
-func (a *Async) Canceled(ctx context.Context) error {
-	return a.queue.Canceled(ctx, a.request, int(a.ahead.Load()))
-}
-
-// Leaving adds to err, the error of the caller that has called GiveUp, that the nodes are being
-// deleted.
-func (a *Async) Leaving(err error) error { return leaving(a.queue.client, err, a.left) }

@@ -90,7 +90,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 			all[i].ahead = new(atomic.Int64)
 		}
 		claims[i].Check = limit.Check
-		if p.Sharing != nil {
+		if p.shared != nil {
 			if v := p.Queue.view.noWriter(); v != nil {
 				all[i].noWriter, claims[i].Check = v, v.check
 			}
@@ -207,7 +207,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 		}
 	}
 	var writers *zkclient.Watch
-	if w.request.Sharing != nil && q.view.quiet.Load() {
+	if w.request.shared != nil && q.view.quiet.Load() {
 		writers = q.watchWriters(ctx, w.sess)
 	}
 	var err error
@@ -226,7 +226,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	if slices.ContainsFunc(w.nodes, func(own znode.Node) bool { return !slices.Contains(nodes, own) }) {
 		return nil, errNoNode
 	}
-	if w.request.Sharing != nil {
+	if w.request.shared != nil {
 		q.view.listed(w, nodes, dir, writers)
 	}
 	if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {

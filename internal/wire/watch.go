@@ -17,6 +17,7 @@ type Watch struct {
 	Path string
 	Data []byte   // if WatchData has set it; do not change the bytes
 	Stat *zk.Stat // if WatchData has set it, or WatchChildren on a directory that exists
+	Only string   // if WatchChildren has set it on a directory with one child: its name
 
 	on     *packetConn
 	kind   watchKind

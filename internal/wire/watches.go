@@ -150,7 +150,9 @@ func (p *packetConn) readWatched(w *Watch) {
 			p.watchMissing(w)
 			return
 		}
-		w.Data, w.Stat = r.Data, r.Stat
+		if w.Data, w.Stat = r.Data, r.Stat; len(r.Children) == 1 {
+			w.Only = r.Children[0]
+		}
 		p.watches.setOver([]*Watch{w}, err)
 	}})
 }

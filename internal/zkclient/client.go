@@ -90,6 +90,12 @@ func (c *Client) Up(session int64) bool { return c.conn.Up() == session }
 // Timeout returns the granted session timeout, see wire.Conn.Timeout.
 func (c *Client) Timeout() time.Duration { return c.conn.Timeout() }
 
+// Latency returns how long the last heartbeat took.
+func (c *Client) Latency() time.Duration {
+	latency, _ := c.conn.Heartbeat()
+	return latency
+}
+
 // Epoch counts reconnects. If two calls return the same epoch, the client has not reconnected in
 // between, so all events in between arrived in the server's order.
 func (c *Client) Epoch() uint64 { return c.conn.Epoch() }

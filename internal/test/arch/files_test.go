@@ -14,7 +14,7 @@ import (
 // lists the files under "# Files".
 var files = map[string][]string{
 	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "sasl.go", "servers.go", "errors.go"},
-	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "handoff.go", "readsharer.go", "sharing.go", "options.go"},
+	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "options.go"},
 	"reentrant":         {"doc.go", "reentrant.go", "owner.go", "options.go"},
 	"semaphore":         {"doc.go", "semaphore.go", "count.go", "options.go", "errors.go"},
 	"leader":            {"doc.go", "run.go", "observe.go", "leader.go", "status.go", "backoff.go", "options.go", "errors.go"},

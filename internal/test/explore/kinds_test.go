@@ -127,16 +127,18 @@ var kindsOfWorlds = []kind{
 
 var exclusive = []string{
 	"rwlock", "rwlock with handoff", "reentrant", "rwlock with handoff, observed",
-	"reentrant, observed", "leader",
+	"reentrant, observed", "leader", "rwlock, kept", "reentrant, kept", "rwlock with handoff, kept, observed",
 }
 
 // lockers are all flavors except the elections, because a leader writes into its own node.
 var lockers = []string{
 	"rwlock", "reentrant", "semaphore", "rwlock with handoff", "reentrant, observed",
-	"rwlock with handoff, observed",
+	"rwlock with handoff, observed", "rwlock, kept", "reentrant, kept", "rwlock with handoff, kept, observed",
 }
 
-var shared = []string{"rwlock with handoff", "rwlock", "rwlock with handoff, observed"}
+var shared = []string{
+	"rwlock with handoff", "rwlock", "rwlock with handoff, observed", "rwlock, kept", "rwlock with handoff, kept, observed",
+}
 
 // crowded is a narrow world of two processes with many goroutines each.
 func crowded(p *plan, r *rand.Rand) {

@@ -57,6 +57,9 @@ type flavor struct {
 	handoff int // maximal length of a series of handoffs
 }
 
+// maxIdle is how long an idle lock is kept, in some flavors.
+const maxIdle = 300 * time.Millisecond
+
 // flavors are assigned to the paths in turn.
 var flavors = []flavor{
 	{"rwlock", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
@@ -79,6 +82,15 @@ var flavors = []flavor{
 	}, 0},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
+	}, 0},
+	{"rwlock, kept", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithMaxIdle(maxIdle)), path)
+	}, 0},
+	{"rwlock with handoff, kept, observed", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), rwlock.WithMaxIdle(maxIdle), zklocks.WithObserver(w.balance.observer())), path)
+	}, 0},
+	{"reentrant, kept", history.Rules{Reentrant: true, Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return mutex(reentrant.New(conn, path, reentrant.WithMaxIdle(maxIdle)), path)
 	}, 0},
 	{"leader", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return election(w, leader.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)

@@ -582,7 +582,7 @@ func (t *tenure) write(inVain bool) {
 // isAlone reports whether no other hold shares the nodes: the release then deletes them.
 func (t *tenure) isAlone() bool {
 	return t.inner == nil && !slices.ContainsFunc(t.stay.all(), func(s *stay) bool {
-		return s.Kind == history.Shared || t.world.flavorAt(s.Path).handoff > 0
+		return s.Kind == history.Shared || t.world.flavorAt(s.Path).rules.Handoff
 	})
 }
 

@@ -17,7 +17,7 @@ type mutant struct {
 func (m mutant) patch() patch.Patch { return patch.Patch{Pkg: m.pkg, In: m.in, Old: m.old, New: m.new} }
 
 // mutants has one bug, seldom two, for each numbered invariant of internal/queue/doc.go and each
-// promise of README.md and docs/reference/guarantees.md, at most 64 in all. Every other bug is left
+// promise of README.md and docs/reference/guarantees.md, at most 66 in all. Every other bug is left
 // to the generator (generate.go), whose mutants follow the code by themselves.
 var mutants = []mutant{
 	// Invariant 1 of internal/queue/doc.go: the own node exists.
@@ -65,16 +65,26 @@ var mutants = []mutant{
 		old: "if b.rule.mayBeReplaced(n, seen) {", new: "if false && b.rule.mayBeReplaced(n, seen) {",
 		test: "rwlock TestDowngradeBeforeTheNextWriterWatches", world: "any",
 	}, { // Invariant 6: no reader joins past a writer.
-		name: "joined-although-a-writer-waits", pkg: "rwlock",
+		name: "joined-although-a-writer-waits", pkg: "internal/queue", in: "Tenure.may",
 		why:  "it overtakes the writer",
-		old:  "if g.sharing.CanJoin() {\n\t\tif g.grant.KnownToExist() {",
-		new:  "if true {\n\t\tif g.grant.KnownToExist() {",
+		old:  "may := t.shared.may()",
+		new:  "may := yes",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "quiet",
+	}, {
+		name: "another-directory-passes-the-check", pkg: "internal/queue", in: "view.sameDir",
+		why: "a reader holds with a writer in a directory that was made again",
+		old: "version != 0 && zxid-last >= version+4", new: "version < 0 && zxid < last",
+		test: "internal/queue TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells",
 	}, { // Invariant 7: no lost grant is handed on.
-		name: "lost-lock-handed-on", pkg: "rwlock", in: "handoff.pass",
+		name: "lost-lock-handed-on", pkg: "internal/queue", in: "Callers.pass",
 		why: "the next writer gets a lock that another process may hold",
-		old: `|| grant.Err() != nil`, new: ``,
-		test: "rwlock TestALockLostDuringItsReleaseIsNotHandedOn",
+		old: `|| t.grant.Err() != nil`, new: ``,
+		test: "internal/queue TestALockLostDuringItsReleaseIsNotPassedOn",
+	}, { // Invariant 13: an idle grant is entered only while its node exists.
+		name: "node-of-another-taken-for-the-own", pkg: "internal/queue", in: "Tenure.ask",
+		why: "the own node was deleted, and the client whose node is the only one holds",
+		old: "w.Only != n.node.Name", new: `w.Only == ""`,
+		test: "rwlock TestALockIsNotKeptInPlaceOfAnother",
 	}, { // Invariant 8: the permit count is checked before each grant.
 		name: "count-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "there are fewer permits than the waiter has judged its listing by",
@@ -182,9 +192,9 @@ var mutants = []mutant{
 		old: "!fired(v.writers)", new: "(!fired(v.writers) || v.epoch != 0)",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
 	}, {
-		name: "handed-on-without-a-limit", pkg: "rwlock",
+		name: "handed-on-without-a-limit", pkg: "internal/queue",
 		why: "one process keeps the lock forever",
-		old: `c.passed++`, new: `_ = c.passed`,
+		old: `t.passed++`, new: `_ = t.passed`,
 		test: "rwlock TestHandoffEndsAfterItsLimit", world: "any",
 	}, {
 		name: "locks-queued-for-one-by-one", pkg: "internal/queue", in: "enqueue",
@@ -243,13 +253,13 @@ var mutants = []mutant{
 		old: "!b.clear()", new: "!b.clear() && p.Nodes == 0",
 		test: "reentrant TestMutex/TryLock on a taken lock is busy and writes nothing",
 	}, {
-		name: "first-reader-that-leaves-deletes-the-node", pkg: "rwlock",
+		name: "first-reader-that-leaves-deletes-the-node", pkg: "internal/queue", in: "Tenure.Leave",
 		why:  "the others still read: a writer beside readers",
-		old:  "if g.readers.Add(-1) == 0 && g.readers.CompareAndSwap(0, ended) {",
-		new:  "if g.readers.Add(-1) >= 0 {",
+		old:  "if t.users.Add(-1) > 0 || of.keep(ctx, t) || !t.users.CompareAndSwap(0, gone) {",
+		new:  "if t.users.Add(-1) < 0 {",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
 	}, {
-		name: "withheld-announcement-not-looked-for", pkg: "internal/queue", in: "NodeSharing.CanJoin",
+		name: "withheld-announcement-not-looked-for", pkg: "internal/queue", in: "sharedNode.may",
 		why: "the server has withheld the event of a writer, and readers that overlap go on joining",
 		old: "s.queue.view.expires(v)", new: "",
 		test: "rwlock TestAWriterOfWhomNoEventTells/while readers join",

@@ -15,8 +15,8 @@ var Shortcuts = []Shortcut{
 	{"no writer cached", []Patch{{
 		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
 	}}},
-	{"shared node", []Patch{{Pkg: "rwlock", Old: "alone: m.kinds != ours", New: "alone: true"}}},
-	{"handoff", []Patch{{Pkg: "rwlock", In: "handoff.wantedLocked", Old: "c.passed < c.limit", New: "false"}}},
+	{"shared node", []Patch{{Pkg: "rwlock", In: "config.reads", Old: "c.kinds != ours", New: "true"}}},
+	{"handoff", []Patch{{Pkg: "internal/queue", In: "Callers.pass", Old: "t.passed >= of.Passes", New: "true"}}},
 	{"release markers", []Patch{
 		{Pkg: "internal/queue", In: "nodeRef.leavesMarker", Old: "return n.marker && ", New: "return false && n.marker && "},
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},

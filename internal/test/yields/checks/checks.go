@@ -17,7 +17,7 @@ import (
 // acquires only mutexes of lower tiers.
 var Tiers = [][]string{
 	{ // recipes
-		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu",
+		"queue.Callers.mu", "reentrant.Mutex.mu",
 	},
 	{"hold.listeners.telling"},
 	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu", "wire.packetConn.sending"},

@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// callers returns a queue of readers and writers, and the callers of a value in it.
+func callers(t *testing.T, v venue.Venue, kind znode.Kind, s Sharing) (*testQueue, *Callers) {
+	x := shared(t, v)
+	return x, x.queue.NewCallers(Request{Kind: kind, Nodes: 1}, s)
+}
+
+// enters acquires, and returns the tenure.
+func (x *testQueue) enters(of *Callers) *Tenure {
+	x.Helper()
+	_, by, err := of.Acquire(x.Context(), true)
+	x.must(nil, err)
+	return by.(*Tenure)
+}
+
+// begins starts an Acquire that waits, and returns when nothing else happens.
+func (x *testQueue) begins(ctx context.Context, of *Callers) <-chan error {
+	x.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, by, err := of.Acquire(ctx, true)
+		if err == nil {
+			err = by.Leave(ctx, nil)
+		}
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// As soon as the last reader has left, no reader may join, although the node still exists.
+func TestNoReaderJoinsATenureThatIsOver(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x, of := callers(t, v, znode.Read, Sharing{Together: true})
+		tenure := x.enters(of)
+		if x.enters(of) != tenure || tenure.endIdle(t.Context()) != nil || tenure.users.Add(-2) != 0 || !tenure.users.CompareAndSwap(0, gone) {
+			t.Fatal("not joined, so there is nothing to see")
+		}
+		x.must(nil, tenure.grant.Err())
+		for range 3 {
+			if tenure.join(t.Context()) {
+				t.Error("a tenure that was over went on")
+			}
+		}
+		x.must(nil, tenure.grant.Release(t.Context()))
+	})
+}
+
+// Nor may a reader join a lost grant, even if no writer waits. A hook of the grant runs after the
+// loss, and before the watch on its node has fired.
+func TestNoReaderJoinsALostGrant(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x, of := callers(t, v, znode.Read, Sharing{Together: true})
+		tenure := x.enters(of)
+		if x.enters(of) != tenure {
+			t.Fatal("not joined, so there is nothing to see")
+		}
+		var shared, joined bool
+		tenure.grant.OnEnd(func(error) {
+			shared = tenure.grant.KnownToExist() && tenure.shared.may() == yes
+			joined = tenure.join(context.Background())
+		})
+		x.conn.Close()
+		if !shared || joined {
+			t.Errorf("the node may be shared: %v; joined a lost lock: %v", shared, joined)
+		}
+	})
+}
+
+// All waiting callers may be canceled at the time of the grant.
+func TestAGrantThatNoCallerWaitsForIsReleased(t *testing.T) {
+	for name, s := range map[string]Sharing{"together": {Together: true}, "in line": {Passes: 1}} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x, of := callers(t, v, znode.Read, s)
+				grant, err := x.queue.Acquire(t.Context(), of.request, true)
+				x.must(nil, err)
+				tenure, _ := of.tenure()
+				of.deliver(tenure, grant, nil)
+				synctest.Wait()
+				if line, _, err := x.witness.Children(x.queue.dir); err != nil || len(line) > 0 || of.current.Load() != nil {
+					t.Errorf("there is a grant without a holder: %q, %v", line, err)
+				}
+			})
+		})
+	}
+}
+
+// The grant is lost after its holder has begun to release it, and before it is passed on. A hook of
+// the grant runs in between, before its watch has fired.
+func TestALockLostDuringItsReleaseIsNotPassedOn(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x, of := callers(t, v, znode.Write, Sharing{Passes: 100})
+		tenure := x.enters(of)
+		next := x.begins(context.Background(), of)
+		if !tenure.grant.Exists(t.Context()) {
+			t.Fatal("the node is not known to exist, so nothing would be passed on")
+		}
+		var known, passed bool
+		tenure.grant.OnEnd(func(error) {
+			known = tenure.grant.KnownToExist()
+			passed, _ = of.pass(tenure, false)
+		})
+		x.conn.Close()
+		if !known || passed {
+			t.Errorf("the node is known to exist: %v; the lost lock was passed on: %v", known, passed)
+		}
+		if err := <-next; !errors.Is(err, zk.ErrClosing) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The caller that has begun an acquire for the callers in line is canceled. They go on waiting for
+// it, and the first of them holds.
+func TestACanceledCallerLeavesTheAcquireToTheNext(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+			x, of := callers(t, v, znode.Write, Sharing{Passes: 100})
+			tenure := x.enters(of)
+			ctx, cancel := context.WithCancel(context.Background())
+			first := x.begins(ctx, of)
+			next := x.begins(context.Background(), of)
+			if late {
+				of.mu.Lock()
+				cancel() // its goroutine is woken, and then waits for mu
+				of.followLocked(tenure)
+				of.mu.Unlock()
+			} else {
+				of.follow(tenure)
+				synctest.Wait()
+				cancel()
+			}
+			if err := <-first; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			x.must(nil, tenure.Leave(t.Context(), nil))
+			x.must(nil, <-next)
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package rwlock_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// load is a workload: each worker acquires, works, releases and rests.
+type load struct {
+	sessions, keys int // each worker has a session, and uses a random one of so many locks
+	writes         int // of a thousand cycles
+	work, rest     time.Duration
+	visits         int // one worker uses the sessions: 1: in turn, 2: at random
+	seconds        int // of the measurement; 0: 2
+}
+
+// requestsOf returns how many requests a cycle takes.
+func requestsOf(s *contract.Stage, l load, d time.Duration) float64 {
+	var all []*client
+	for range l.sessions {
+		all = append(all, behind(s))
+	}
+	values := make([][]*rwlock.RWMutex, l.sessions)
+	for i, c := range all {
+		for k := range max(1, l.keys) {
+			values[i] = append(values[i], rwlock.New(locks.On(c.conn), fmt.Sprintf("%s-%v-%d", s.Path, d, k), rwlock.WithMaxIdle(d)))
+		}
+	}
+	ctx, stop := context.WithCancel(s.Ctx)
+	var mu sync.Mutex
+	cycles := 0
+	cycle := func(i int, r *rand.Rand) {
+		m := values[i][r.IntN(len(values[i]))]
+		take := m.RLock
+		if r.IntN(1000) < l.writes {
+			take = m.Lock
+		}
+		h, err := take(ctx)
+		if err != nil {
+			return
+		}
+		time.Sleep(l.work) // virtual, as all pauses here
+		s.Must(h.Release(s.Ctx))
+		mu.Lock()
+		cycles++
+		mu.Unlock()
+		time.Sleep(l.rest) // virtual
+	}
+	var workers sync.WaitGroup
+	begin := func(i int) {
+		workers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 51))
+			for n := 0; ctx.Err() == nil; n++ {
+				switch l.visits {
+				case 1:
+					i = n % l.sessions
+				case 2:
+					i = r.IntN(l.sessions)
+				}
+				cycle(i, r)
+			}
+		})
+	}
+	begin(0)
+	for i := 1; i < l.sessions && l.visits == 0; i++ {
+		begin(i)
+	}
+	time.Sleep(time.Second) // virtual: the directories exist, and the habits are known
+	seen := func() (n int64) {
+		for _, c := range all {
+			n += requests(c)
+		}
+		return n
+	}
+	mu.Lock()
+	before, done := seen(), cycles
+	mu.Unlock()
+	time.Sleep(time.Duration(cmp.Or(l.seconds, 2)) * time.Second) // virtual
+	mu.Lock()
+	asked, did := seen()-before, cycles-done
+	mu.Unlock()
+	stop()
+	workers.Wait()
+	for _, c := range all {
+		c.conn.Close()
+	}
+	return float64(asked) / float64(did)
+}
+
+// What a lock costs that is kept when it is idle: nothing while one process uses it, and not more
+// than otherwise where others want it.
+func TestWhatIdleLocksCost(t *testing.T) {
+	const ms = time.Millisecond
+	for name, row := range map[string]struct {
+		load
+		most float64 // requests per cycle
+		more float64 // or in relation to those without the option
+	}{
+		"one session writes":         {load{sessions: 1, writes: 1000, work: ms}, 0.02, 0},
+		"one session reads":          {load{sessions: 1, work: ms}, 0.02, 0},
+		"16 sessions read":           {load{sessions: 16, work: ms, rest: ms}, 0.02, 0},
+		"one write in 1,000":         {load{sessions: 16, work: ms, rest: ms, writes: 1, seconds: 5}, 0.12, 0},
+		"one write in 100":           {load{sessions: 16, work: ms, rest: ms, writes: 10}, 1.1, 0},
+		"one write in 10":            {load{sessions: 16, work: ms, rest: ms, writes: 100}, 4.05, 0},
+		"2 sessions fight":           {load{sessions: 2, writes: 1000, work: ms}, 0, 1.03},
+		"16 sessions fight":          {load{sessions: 16, writes: 1000, work: ms}, 0, 1.03},
+		"2 sessions in turn":         {load{sessions: 2, writes: 1000, work: ms, visits: 1}, 0, 1.03},
+		"2 sessions at random":       {load{sessions: 2, writes: 1000, work: ms, visits: 2}, 0, 1.03},
+		"4 sessions, long pauses":    {load{sessions: 4, writes: 1000, work: ms, rest: 20 * ms, seconds: 10}, 0, 1.03},
+		"100 keys of all, at random": {load{sessions: 8, keys: 100, writes: 1000, work: ms, rest: ms, seconds: 10}, 0, 1.03},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				s.Venue.Latency(200 * time.Microsecond)
+				defer s.Venue.Latency(0)
+				with, without := requestsOf(s, row.load, time.Second), 0.0
+				if row.more > 0 || testing.Verbose() {
+					without = requestsOf(s, row.load, 0)
+				}
+				s.Logf("%s: %.3f requests per cycle, without the option %.3f", name, with, without)
+				if row.most > 0 && with > row.most || row.more > 0 && with > row.more*without {
+					s.Errorf("%.3f requests per cycle, without the option %.3f", with, without)
+				}
+			})
+		})
+	}
+}
