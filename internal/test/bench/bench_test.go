@@ -28,9 +28,10 @@ func TestBench(t *testing.T) {
 		return
 	}
 	var p page
-	l := newLaboratory(t, s, everyone...)
+	l := newLaboratory(t, s, append([]string{kept, keptAgain}, everyone...)...)
 	p.machine = l.machine(t)
 	p.speed = l.measure(t, s.chosen(workloads))
+	p.idles = l.measure(t, s.chosen(idles))
 	l.settings = s.patient()
 	p.queues = l.measure(t, s.chosen(queues))
 	p.crowds = l.measure(t, s.chosen(crowds))

@@ -28,9 +28,11 @@ type session struct {
 
 // libraries are the libraries that this program can drive.
 var libraries = map[string]func(ctx context.Context, j job) (*session, error){
-	ours:   openOurs,
-	again:  openReentrant,
-	zkLock: openZkLock,
+	ours:      openOurs,
+	again:     openReentrant,
+	kept:      keeping(openOurs),
+	keptAgain: keeping(openReentrant),
+	zkLock:    openZkLock,
 }
 
 // drive runs a driver, and returns the exit code.
@@ -74,10 +76,14 @@ func work(library, order string, lines <-chan string) error {
 	var now atomic.Int32 // before, during or after the measured time
 	crew := make([]*worker, j.Workers)
 	for i := range crew {
-		crew[i] = &worker{job: j, acquire: sessions[i%j.Sessions].worker(), random: rand.New(rand.NewPCG(uint64(i), 7)), now: &now}
+		take := sessions[i%j.Sessions].worker()
+		if j.InTurn > 0 {
+			take = inTurn(sessions)
+		}
+		crew[i] = &worker{job: j, acquire: take, random: rand.New(rand.NewPCG(uint64(i), 7)), now: &now}
 	}
 	// The first cycle creates directories and initializes the objects.
-	for i := range j.Sessions {
+	for i := range min(j.Sessions, j.Workers) {
 		if crew[i].cycle(ctx); crew[i].err != nil {
 			return crew[i].err
 		}
@@ -96,6 +102,19 @@ func work(library, order string, lines <-chan string) error {
 		return fmt.Errorf("told %q, want end", word)
 	}
 	return nil
+}
+
+// inTurn returns an acquire that uses the sessions in turn.
+func inTurn(sessions []*session) acquire {
+	var all []acquire
+	for _, s := range sessions {
+		all = append(all, s.worker())
+	}
+	next := 0
+	return func(ctx context.Context, read bool) (func() error, error) {
+		next = (next + 1) % len(all)
+		return all[next](ctx, read)
+	}
 }
 
 const (
@@ -163,6 +182,7 @@ type worker struct {
 // of the clock take as long as a lock without a request, so a job may have only a sample timed.
 func (w *worker) cycle(ctx context.Context) bool {
 	read := w.Reads == 100 || w.Reads > 0 && w.random.IntN(100) < w.Reads
+	read = read && (w.Writes == 0 || w.random.IntN(1000) >= w.Writes)
 	timed := w.Sample == 0 || w.cycles%int64(w.Sample) == 0
 	var began time.Time
 	var took time.Duration

@@ -28,7 +28,10 @@ type job struct {
 	Permits  int    `json:"permits"`  // of the semaphore; each cycle acquires one
 	Work     int    `json:"work"`     // milliseconds: each hold lasts a random time up to twice as long
 	Reads    int    `json:"reads"`    // percentage of reading cycles of an rw
+	Writes   int    `json:"writes"`   // of a thousand reading cycles, how many write instead
 	Handoff  int    `json:"handoff"`  // WithHandoff
+	MaxIdle  int    `json:"maxidle"`  // WithMaxIdle, in milliseconds
+	InTurn   int    `json:"inturn"`   // 1: each worker uses all sessions in turn
 	Among    int    `json:"among"`    // for several: how many locks there are
 	AtOnce   int    `json:"atonce"`   // for several: how many random locks each cycle acquires
 	Sample   int    `json:"sample"`   // of so many operations one is timed; 0: all are

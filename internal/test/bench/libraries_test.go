@@ -25,7 +25,10 @@ func openOurs(ctx context.Context, j job) (*session, error) {
 		case several:
 			all := make([]zklocks.Locker, j.Among)
 			for i := range all {
-				all[i] = rwlock.New(conn, lockOf(j.Path, i))
+				all[i] = rwlock.New(conn, lockOf(j.Path, i), rwlock.WithMaxIdle(j.maxIdle()))
+			}
+			if j.AtOnce == 1 {
+				return func(ctx context.Context, _ bool) (*zklocks.Hold, error) { return all[rand.IntN(j.Among)].Lock(ctx) }
 			}
 			return func(ctx context.Context, _ bool) (*zklocks.Hold, error) {
 				var some []zklocks.Locker
@@ -38,7 +41,7 @@ func openOurs(ctx context.Context, j job) (*session, error) {
 			sem := semaphore.New(conn, j.Path, j.Permits)
 			return func(ctx context.Context, _ bool) (*zklocks.Hold, error) { return sem.Acquire(ctx, 1) }
 		}
-		rw := rwlock.New(conn, j.Path, rwlock.WithHandoff(j.Handoff))
+		rw := rwlock.New(conn, j.Path, rwlock.WithHandoff(j.Handoff), rwlock.WithMaxIdle(j.maxIdle()))
 		return func(ctx context.Context, read bool) (*zklocks.Hold, error) {
 			if read {
 				return rw.RLock(ctx)
@@ -50,10 +53,20 @@ func openOurs(ctx context.Context, j job) (*session, error) {
 
 func openReentrant(ctx context.Context, j job) (*session, error) {
 	return open(ctx, j, func(conn *zklocks.Conn) lock {
-		m := reentrant.New(conn, j.Path)
+		m := reentrant.New(conn, j.Path, reentrant.WithMaxIdle(j.maxIdle()))
 		return func(ctx context.Context, _ bool) (*zklocks.Hold, error) { return m.Lock(ctx) }
 	})
 }
+
+// keeping has a library keep idle locks for a second.
+func keeping(open func(context.Context, job) (*session, error)) func(context.Context, job) (*session, error) {
+	return func(ctx context.Context, j job) (*session, error) {
+		j.MaxIdle = 1000
+		return open(ctx, j)
+	}
+}
+
+func (j job) maxIdle() time.Duration { return time.Duration(j.MaxIdle) * time.Millisecond }
 
 // open opens a session whose workers share a lock value, as in a program.
 func open(ctx context.Context, j job, on func(*zklocks.Conn) lock) (*session, error) {

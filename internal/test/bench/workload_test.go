@@ -2,8 +2,12 @@ package bench
 
 // The peers, in the order of the tables.
 const (
-	ours    = "zklocks"            // package rwlock, or semaphore
-	again   = "zklocks, reentrant" // package reentrant, whose nodes zk.Lock and Curator's mutex share
+	ours  = "zklocks"            // package rwlock, or semaphore
+	again = "zklocks, reentrant" // package reentrant, whose nodes zk.Lock and Curator's mutex share
+	// The same with WithMaxIdle.
+	kept      = "zklocks, kept"
+	keptAgain = "zklocks, reentrant, kept"
+
 	zkLock  = "zk.Lock"
 	curator = "Curator"
 	kazoo   = "kazoo"
@@ -15,6 +19,7 @@ var (
 	sharing  = []string{ours, curator, kazoo}
 	// A reader of kazoo waits for later writers, which wait for it.
 	reading = []string{ours, curator}
+	idling  = []string{kept, ours, curator}
 	// kazoo has nothing for several locks. zk.Lock and Curator take them one
 	// by one, here in the order of their names, because in any other order they deadlock.
 	together = []string{ours, zkLock, curator}
@@ -51,6 +56,21 @@ var workloads = []workload{
 	{"4 of 16 locks at once, 16 sessions", job{Mode: several, Sessions: 16, Workers: 16, Among: 16, AtOnce: 4}, together},
 	{"4 locks at once, 1 session", job{Mode: several, Sessions: 1, Workers: 1, Among: 4, AtOnce: 4}, together},
 	free,
+}
+
+// idles are workloads in which an idle lock may be kept, first those where that pays.
+var idles = []workload{
+	{"reads, 1 session", job{Mode: shared, Sessions: 1, Workers: 1, Reads: 100, Sample: 16}, idling},
+	{"reads, 16 sessions", job{Mode: shared, Sessions: 16, Workers: 16, Reads: 100, Sample: 16}, idling},
+	{"1 of 1,000 writes, 16 sessions", job{Mode: shared, Sessions: 16, Workers: 16, Reads: 100, Writes: 1}, idling},
+	{"1 of 100 writes, 16 sessions", job{Mode: shared, Sessions: 16, Workers: 16, Reads: 99}, idling},
+	{"1 of 10 writes, 16 sessions", job{Mode: shared, Sessions: 16, Workers: 16, Reads: 90}, idling},
+	{"exclusive, 1 session, again and again", job{Mode: exclusive, Sessions: 1, Workers: 1, Sample: 16}, []string{kept, keptAgain, ours, zkLock, curator, kazoo}},
+	{"16 sessions with 100 keys each", job{Mode: several, Sessions: 16, Workers: 16, Among: 100, AtOnce: 1, Own: 1}, idling},
+	{"exclusive, 2 sessions in turn", job{Mode: exclusive, Sessions: 2, Workers: 1, InTurn: 1}, []string{kept, ours}},
+	{"exclusive, 2 sessions contend", job{Mode: exclusive, Sessions: 2, Workers: 2}, idling},
+	{"exclusive, 16 sessions contend", job{Mode: exclusive, Sessions: 16, Workers: 16}, idling},
+	{"100 keys that 16 sessions use at random", job{Mode: several, Sessions: 16, Workers: 16, Among: 100, AtOnce: 1}, idling},
 }
 
 // free are locks without contention: the maximal throughput of the server.

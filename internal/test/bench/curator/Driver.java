@@ -91,7 +91,7 @@ public final class Driver {
             }
             List<Worker> workers = new ArrayList<>();
             for (int i = 0; i < number("workers"); i++) {
-                workers.add(new Worker(cycle(locks.get(i % sessions)), i, number("reads"), number("work")));
+                workers.add(new Worker(cycle(locks.get(i % sessions)), i, number("reads"), number("writes"), number("work")));
             }
             // Directories are made, and whatever an object does only once is done.
             for (int i = 0; i < sessions; i++) {
@@ -256,6 +256,7 @@ public final class Driver {
         private final Cycle cycle;
         private final SplittableRandom random;
         private final int reads;
+        private final int writes;
         private final int work;
         private long from;
         private long until;
@@ -265,10 +266,11 @@ public final class Driver {
         private long errors;
         private String error;
 
-        Worker(Cycle cycle, int number, int reads, int work) {
+        Worker(Cycle cycle, int number, int reads, int writes, int work) {
             this.cycle = cycle;
             this.random = new SplittableRandom(number);
             this.reads = reads;
+            this.writes = writes;
             this.work = work;
         }
 
@@ -282,7 +284,7 @@ public final class Driver {
         public void run() {
             long held;
             do {
-                boolean read = reads > 0 && random.nextInt(100) < reads;
+                boolean read = reads > 0 && random.nextInt(100) < reads && random.nextInt(1000) >= writes;
                 long began = System.nanoTime();
                 held = began;
                 try {

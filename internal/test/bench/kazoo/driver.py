@@ -31,6 +31,7 @@ class Worker(threading.Thread):
         else:
             self.write = client.Lock(path)
         self.reads = job["reads"]
+        self.writes = job["writes"]
         self.work = job["work"] / 1000  # seconds, the mean
         self.random = random.Random(number)
         self.latencies = []
@@ -39,7 +40,8 @@ class Worker(threading.Thread):
         self.error = ""
 
     def choose(self):
-        if self.reads and self.random.randrange(100) < self.reads:
+        seldom = self.writes and self.random.randrange(1000) < self.writes
+        if self.reads and self.random.randrange(100) < self.reads and not seldom:
             return self.read
         return self.write
 
