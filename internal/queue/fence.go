@@ -1,12 +1,10 @@
 package queue
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -83,7 +81,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 }
 
 func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse, err error) {
-	if ops, err = owned(ops); err != nil {
+	if err := refuses(ops); err != nil {
 		return nil, err
 	}
 	err = h.fenced(ctx, func(nodes []nodeRef) (at int, err error) {
@@ -119,43 +117,29 @@ func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse
 	return replies, err
 }
 
-// named adds the operation to its error; op is as owned returns it.
+// named adds the operation to its error. refuses has found nothing wrong with op.
 func named(i int, op any, err error) error {
 	what, _ := strings.CutSuffix(strings.TrimPrefix(fmt.Sprintf("%T", op), "*zk."), "Request")
 	path := reflect.ValueOf(op).Elem().FieldByName("Path").String()
 	return fmt.Errorf("operation %d (%s %s): %w", i, strings.ToLower(what), znode.Shown(path), err)
 }
 
-// owned returns copies of the caller's operations: if ctx ends, the client may send them after the
-// call has returned. It refuses operations whose result the client library cannot read: the library
-// would report a transaction that was done as refused.
-func owned(ops []any) ([]any, error) {
-	own := make([]any, len(ops))
+// refuses returns what is wrong with the caller's operations: those that servers do not execute in a
+// transaction, or that are none.
+func refuses(ops []any) error {
 	for i, op := range ops {
 		if v := reflect.ValueOf(op); v.Kind() == reflect.Pointer && v.IsNil() {
-			return nil, fmt.Errorf("operation %d: a nil %T", i, op)
+			return fmt.Errorf("operation %d: a nil %T", i, op)
 		}
 		switch op := op.(type) {
 		case *zk.CreateRequest:
 			if op.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {
-				return nil, fmt.Errorf("operation %d: flags %#x: containers and nodes with a time to live are made without a transaction", i, op.Flags)
+				return fmt.Errorf("operation %d: flags %#x: containers and nodes with a time to live are made without a transaction", i, op.Flags)
 			}
-			made := *op
-			made.Data, made.Acl = bytes.Clone(op.Data), slices.Clone(op.Acl)
-			own[i] = &made
-		case *zk.SetDataRequest:
-			set := *op
-			set.Data = bytes.Clone(op.Data)
-			own[i] = &set
-		case *zk.DeleteRequest:
-			deletes := *op
-			own[i] = &deletes
-		case *zk.CheckVersionRequest:
-			check := *op
-			own[i] = &check
+		case *zk.SetDataRequest, *zk.DeleteRequest, *zk.CheckVersionRequest:
 		default:
-			return nil, fmt.Errorf("operation %d: %T is none: want *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest", i, op)
+			return fmt.Errorf("operation %d: %T is none: want *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest", i, op)
 		}
 	}
-	return own, nil
+	return nil
 }

@@ -58,6 +58,22 @@ func TestRequestsAreTheClients(t *testing.T) {
 	})
 }
 
+// A request may be sent after the call has returned because ctx is canceled. The caller may
+// overwrite the operations by then.
+func TestARequestHasItsBytesForItself(t *testing.T) {
+	made := &zk.CreateRequest{Path: "/made", Data: []byte("data"), Acl: zk.DigestACL(zk.PermAll, "user", "password")}
+	set := &zk.SetDataRequest{Path: "/set", Data: []byte("data"), Version: 1}
+	r := Multi(made, set)
+	want := bytes.Clone(r.body)
+	clear(made.Data)
+	clear(made.Acl)
+	clear(set.Data)
+	*made, *set = zk.CreateRequest{}, zk.SetDataRequest{}
+	if !bytes.Equal(r.body, want) {
+		t.Errorf("%q, want %q", r.body, want)
+	}
+}
+
 // When the caller of a request has its reply, the deadline has moved.
 func TestTheDeadlineMovesBeforeTheCallerHasTheReply(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
