@@ -157,6 +157,15 @@ func (c *Client) ask(ctx context.Context, session int64, op string, r wire.Reque
 	return await(ctx, c, session, op, func() (wire.Reply, error) { return c.conn.Ask(ctx, session, r) })
 }
 
+// Session waits until there is a session and returns its id, which is never 0.
+func (c *Client) Session(ctx context.Context) (int64, error) {
+	a := c.attempt(ctx, AnySession, "")
+	if err := a.next(); err != nil {
+		return 0, err
+	}
+	return a.in, nil
+}
+
 // patience is how long a healthy server may take to answer.
 const patience = 50 * time.Millisecond
 

@@ -5,7 +5,6 @@
 package zkclient
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -67,15 +66,6 @@ func (c *Client) Kept() []string {
 	c.monitor.mu.Unlock()
 	c.Held.Range(func(any, any) bool { kept = append(kept, "a grant"); return true })
 	return kept
-}
-
-// Session waits until there is a session and returns its id, which is never 0.
-func (c *Client) Session(ctx context.Context) (int64, error) {
-	a := c.attempt(ctx, AnySession, "")
-	if err := a.next(); err != nil {
-		return 0, err
-	}
-	return a.in, nil
 }
 
 // Same reports whether both use one connection.
