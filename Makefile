@@ -27,7 +27,7 @@ demo: ## run every example on an in-memory ZooKeeper, or on SERVERS; needs nothi
 	@echo "Compiling, which takes a minute the first time."
 	@$(GO) run ./examples/demo $(if $(SERVERS),-servers '$(SERVERS)')
 
-quick: ## go test ./... in memory, a minute and a half; says what was left out
+quick: ## go test ./... in memory, also in metrics, a minute and a half; says what was left out
 	@$(SUITE) quick
 
 test: zookeeper ## run all tests with the race detector, against real servers; PKG=./rwlock: only those

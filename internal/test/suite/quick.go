@@ -12,9 +12,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// quick runs go test, and prints what was left out: the tests that need a real server, and the
-// modules that are not part of ./...
-func quick(args []string, w io.Writer) error {
+// quick runs go test with each list of arguments, and prints what was left out: the tests that need
+// a real server, and the other modules.
+func quick(w io.Writer, runs ...[]string) error {
 	begun := time.Now()
 	dir, err := os.MkdirTemp("", "zklocks-quick-")
 	if err != nil {
@@ -25,7 +25,10 @@ func quick(args []string, w io.Writer) error {
 	if err := os.Setenv(realzk.LeftOutEnv, list); err != nil {
 		return err
 	}
-	failed := command(w, "go", append(append([]string{"test"}, args...), "-count=1")...)
+	var failed error
+	for _, args := range runs {
+		failed = errors.Join(failed, command(w, "go", append(append([]string{"test"}, args...), "-count=1")...))
+	}
 	left, err := os.ReadFile(list) // a line for each test
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
