@@ -101,6 +101,7 @@ const (
 	ownServer                   // a server of its own, to restart
 	single                      // a recipe of one lock, because the scenario counts the requests for one directory
 	chain                       // a recipe whose waiters each watch a single node ahead
+	markers                     // a recipe whose releases leave markers in a long queue
 	inMemory                    // a server that a test can give a state that a real server has only after years
 )
 
@@ -137,7 +138,8 @@ func RunReal(t *testing.T, r Recipe) {
 }
 
 func (sc scenario) fits(r Recipe) bool {
-	return (sc.needs&exclusive == 0 || !r.Shared) && (sc.needs&chain == 0 || r.Nodes == 1) && (sc.needs&single == 0 || r.Beside == "")
+	return (sc.needs&exclusive == 0 || !r.Shared) && (sc.needs&chain == 0 || r.Nodes == 1) && (sc.needs&single == 0 || r.Beside == "") &&
+		(sc.needs&markers == 0 || r.Markers)
 }
 
 func (sc scenario) play(t *testing.T, v venue.Venue, r Recipe) {

@@ -1,8 +1,11 @@
 package contract
 
 import (
+	"time"
+
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
@@ -10,6 +13,7 @@ import (
 var costs = []scenario{
 	{"an uncontended cycle takes as few requests as promised", fewRequests, 0},
 	{"a cycle behind the holder takes as few requests as promised", fewBehind, 0},
+	{"a cycle in the queue of one connection takes as few requests as promised", fewOnOneConnection, markers},
 }
 
 func fewRequests(s *scene) {
@@ -62,6 +66,34 @@ func fewBehind(s *scene) {
 	}
 	if n != int64(cycles*s.r.Behind) {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Behind)
+	}
+}
+
+// fewOnOneConnection is about watches that several waiters share.
+func fewOnOneConnection(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	holder, c := s.client(), s.with(s.BehindFor(quietSession))
+	s.unlock(c.lock())
+	h := holder.block()
+	before, listed, began := c.requests(), c.proxy.Seen(proxy.ListOp), time.Now()
+	const waiters = 16
+	var line []*attempt
+	for i := range waiters {
+		line = append(line, c.again().wait(i+2))
+		c.catchUp()
+	}
+	for _, a := range line {
+		s.unlock(h)
+		h = a.Granted()
+	}
+	s.unlock(h)
+	if time.Since(began) > queue.FirstRecheck/2 {
+		return // on a slow machine: waiters may have listed again
+	}
+	dirs := len(s.dirs())
+	want := int64(waiters*s.r.Behind + dirs) // the second waiter lists again, because the first leaves no marker
+	if n, lists := c.requests()-before, c.proxy.Seen(proxy.ListOp)-listed; n != want || lists != int64((waiters+1)*dirs) {
+		s.Errorf("%d requests and %d listings in %d cycles, want %d and %d", n, lists, waiters, want, (waiters+1)*dirs)
 	}
 }
 
