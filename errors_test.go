@@ -252,6 +252,17 @@ func TestTheErrorOfACallThatNoServerAnswers(t *testing.T) {
 	}
 }
 
+func TestTheErrorOfACallThatBeginsLongAfterTheConnectionWasLost(t *testing.T) {
+	inTexts(t, func(t *texts) {
+		t.host.Refuse()
+		time.Sleep(30 * time.Second) // virtual
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := writer(t.here)(ctx)
+		t.says(err, "rwlock: lock /l: "+timedOut+": no answer from ZooKeeper: no connection for 31s; .*", true)
+	})
+}
+
 // onHold returns a call of a method of an existing hold.
 func onHold(t *texts, f func(context.Context, *zklocks.Hold) error) acquire {
 	h := t.takes(writer(t.here))

@@ -3,8 +3,11 @@ package zklocks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +192,65 @@ func TestDo(t *testing.T) {
 				}
 				if free := d.free(); free == (name == "the release fails") {
 					t.Errorf("free: %v", free)
+				}
+			})
+		})
+	}
+}
+
+// hooked is a context that is never canceled. It counts what waits for its end.
+type hooked struct {
+	context.Context
+	done chan struct{} // the context package would pass a Done of its own by, and not call AfterFunc
+	kept atomic.Int64
+}
+
+func (h *hooked) Done() <-chan struct{} { return h.done }
+
+func (h *hooked) AfterFunc(func()) (stop func() bool) {
+	h.kept.Add(1)
+	return sync.OnceValue(func() bool { h.kept.Add(-1); return true })
+}
+
+// A program may pass the same context to each call for as long as it runs.
+func TestACallKeepsNothingOnItsContext(t *testing.T) {
+	ended := func(context.Context, *zklocks.Hold) error { return nil }
+	for name, call := range map[string]func(context.Context, *desk) error{
+		"Do": func(ctx context.Context, d *desk) error { return zklocks.Do(ctx, d.lock.Lock, ended) },
+		"Within": func(ctx context.Context, d *desk) error {
+			return zklocks.Do(ctx, zklocks.Within(time.Second, d.lock.Lock), ended)
+		},
+		"All": func(ctx context.Context, d *desk) error {
+			return zklocks.Do(ctx, zklocks.All(d.lock, rwlock.New(d.conn, path+"/b")).Lock, ended)
+		},
+		"a wait": func(ctx context.Context, d *desk) error {
+			h := take(d, rwlock.New(d.other, path).Lock)
+			time.AfterFunc(time.Second, func() { release(d, h) })
+			return zklocks.Do(ctx, d.lock.Lock, ended)
+		},
+		"a wait that ends": func(ctx context.Context, d *desk) error {
+			defer release(d, take(d, rwlock.New(d.other, path).Lock))
+			_, err := zklocks.Within(time.Second, d.lock.Lock)(ctx)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return nil
+			}
+			return fmt.Errorf("error %v, want %w", err, context.DeadlineExceeded)
+		},
+		"a loss": func(ctx context.Context, d *desk) error {
+			err := zklocks.Do(ctx, d.lock.Lock, func(_ context.Context, hold *zklocks.Hold) error { d.lose(hold); return nil })
+			if errors.Is(err, zklocks.ErrLost) {
+				return nil
+			}
+			return fmt.Errorf("error %v, want %w", err, zklocks.ErrLost)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDesk(t, func(d *desk) {
+				ctx := &hooked{Context: t.Context(), done: make(chan struct{})}
+				must(t, call(ctx, d))
+				synctest.Wait()
+				if n := ctx.kept.Load(); n != 0 {
+					t.Errorf("%d functions wait for the end of its context", n)
 				}
 			})
 		})
