@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,6 +167,43 @@ func TestConnectGivesUp(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A dialer ignores its ctx, and returns a connection after Connect has failed, or after Close.
+func TestAConnectionThatIsDialedTooLateIsClosed(t *testing.T) {
+	t.Parallel()
+	for name, connects := range map[string]bool{"after a failed Connect": false, "after Close": true} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				near, far := net.Pipe()
+				var slow atomic.Bool
+				slow.Store(!connects)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				conn, err := wire.Connect(ctx, []string{p.Addr()}, 10*time.Second, wire.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+					if !slow.Load() {
+						return v.Dial(ctx, network, address)
+					}
+					time.Sleep(time.Minute) // virtual
+					return near, nil
+				}))
+				if (err == nil) != connects {
+					t.Fatal(err)
+				}
+				if connects {
+					slow.Store(true)
+					p.Cut()
+					time.Sleep(5 * time.Second) // virtual: it dials
+					_ = conn.Close()
+				}
+				_ = far.SetDeadline(time.Now().Add(2 * time.Minute)) // fails if the connection is closed already
+				if _, err := far.Read(make([]byte, 1)); err != io.EOF {
+					t.Errorf("a read at the other end: %v, want %v", err, io.EOF)
+				}
+			})
+		})
 	}
 }
 
