@@ -116,6 +116,14 @@ func TestWhatAListingIsWorth(t *testing.T) {
 			x.looks(x.shares())
 			listed(x, m, nothing, false)
 		}, true, true},
+		// The watch that is left does not fire. The create of a reader fails, see view.check.
+		"there is a watch of a listing before a writer came of which no event tells": {func(x *testQueue, m *waiter) {
+			x.looks(x.shares())
+			x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+			comes(x)
+			x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
+			listed(x, m, nothing, false)
+		}, true, true},
 		"there is no connection": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.proxy.Refuse()
@@ -141,6 +149,9 @@ func TestWhatAListingIsWorth(t *testing.T) {
 				c.happen(x, m)
 				if joins, none := m.request.shared.may() == yes, x.queue.view.noWriter() != nil; joins != c.joins || none != c.none {
 					t.Errorf("another reader may join: %v, want %v; no writer: %v, want %v", joins, c.joins, none, c.none)
+				}
+				if v := x.queue.view.now.Load(); v != nil && v.writers != nil && v.writers.Stat.Mzxid != v.mzxid {
+					t.Error("listing and watch have seen different versions")
 				}
 			})
 		})

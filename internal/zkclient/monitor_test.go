@@ -150,6 +150,27 @@ func TestAClosedConnectionIsALoss(t *testing.T) {
 	})
 }
 
+// For a minute after a create whose nodes were not found, each new connection searches for them.
+func TestAStrayIsSearchedForAMinute(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		f := l.Next(proxy.CreateOp, proxy.CutBefore)
+		l.claim(t, 1)
+		fired(t, f)
+		for _, searches := range []int64{1, 1, 0, 0} {
+			time.Sleep(29 * time.Second) // virtual
+			before := l.Seen(proxy.ListOp)
+			l.Cut()
+			time.Sleep(time.Second) // virtual: it reconnects
+			if n := l.Seen(proxy.ListOp) - before; n != searches {
+				t.Errorf("%d searches after a reconnect, want %d", n, searches)
+			}
+		}
+		again := make(chan bool)
+		l.client.keepStray(&stray{session: l.sess, epoch: l.client.Epoch() - 1, until: time.Now().Add(forgotten), again: func() { close(again) }})
+		result(t, time.Second, "a search, because the connection has changed since the last", again)
+	})
+}
+
 func TestRefreshWaitsForAnAnswer(t *testing.T) {
 	withLine(t, 4*time.Second, func(t *testing.T, l *line) {
 		must(t, l.client.Refresh(within(t, 10*time.Second), l.sess))
