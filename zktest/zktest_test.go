@@ -530,6 +530,21 @@ func TestConnectTakesOptions(t *testing.T) {
 	})
 }
 
+// Two connects may use one slice of options at the same time.
+func TestConnectDoesNotWriteIntoTheCallersOptions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, s := range []*zktest.Server{zktest.NewServer(t), zktest.NewServer(t, zktest.WithHoldsLeft())} {
+			opts := make([]zklocks.ConnectOption, 4)
+			s.Host("a").Connect(t, 10*time.Second, opts[:0]...)
+			for i, o := range opts {
+				if o != nil {
+					t.Errorf("option %d is overwritten", i)
+				}
+			}
+		}
+	})
+}
+
 // Outside of a bubble everything works in real time. The sessions are so long that only Expire ends
 // one, even on a busy machine.
 func TestInRealTime(t *testing.T) {
