@@ -53,6 +53,10 @@ func TestABugEndsTheHoldAsLost(t *testing.T) {
 			}
 			log.mu.Unlock()
 		}
+		g := newGrant(waiters{x.enter()})
+		if err := g.Err(); g.must(false, 7) || err != nil || !errors.Is(g.Err(), hold.ErrLost) {
+			t.Errorf("%v, %v", err, g.Err())
+		}
 		test.AssertEmpty(t, x.witness, x.queue.dir)
 	})
 }

@@ -99,6 +99,14 @@ func newGrant(all waiters) *Grant {
 	return g
 }
 
+// must ends the grant as lost if invariant n does not hold, and returns holds.
+func (g *Grant) must(holds bool, n int) bool {
+	if !holds {
+		g.endsBy(bug(n), g.granted.nodes[0].queue)
+	}
+	return holds
+}
+
 // endsBy ends the grant as lost if there is a bug: another client may hold, too. The log and the
 // error of the hold report it.
 func (g *Grant) endsBy(b bug, q *Queue) {

@@ -120,12 +120,17 @@ func (t *Tenure) join(ctx context.Context) bool {
 	// While the caller asks it counts as a holder already: otherwise readers that hold for less
 	// time than a request takes would all have left before the answer, and no grant would live long
 	// enough to be joined.
-	if may == yes || t.ask(ctx) {
-		//invariant 13: t.shared != nil || t.alone.Load().Only == t.grant.granted.nodes[0].node.Name
+	if (may == yes || t.ask(ctx)) && t.grant.must(t.shared != nil || t.isAlone(), 13) {
 		return true
 	}
 	_ = t.Leave(NoWait, nil)
 	return false
+}
+
+// isAlone reports whether the watch was set when the grant's node was the only node of the queue.
+func (t *Tenure) isAlone() bool {
+	alone := t.alone.Load()
+	return alone != nil && alone.Only == t.grant.granted.nodes[0].node.Name
 }
 
 // enter adds a holder, unless the tenure is gone or has the only holder that it may have.
@@ -202,7 +207,9 @@ func (of *Callers) pass(t *Tenure, idle bool) (passed, unproved bool) {
 	default:
 		t.passed++
 	}
-	//invariant 7: t.passed <= of.Passes
+	if !t.grant.must(t.passed <= of.Passes, 7) {
+		return false, false
+	}
 	t.waiting[0].turn <- nil
 	t.waiting = slices.Delete(t.waiting, 0, 1)
 	return true, false
