@@ -54,12 +54,15 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// killAll kills zklock and its guard together, as a container's end does.
-func killAll(t *testing.T, c *realzk.Child) {
+// killAll kills zklock, its guard and the command together, as a container's end does. It stops
+// zklock first, which would start another guard.
+func killAll(t *testing.T, c *realzk.Child, group []int) {
 	t.Helper()
-	guard := guardOf(t, fmt.Sprint(c.PID()))
-	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
-		t.Error(err)
+	c.Pause()
+	for _, pid := range []int{guardOf(t, fmt.Sprint(c.PID())), c.PID(), -group[0]} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+			t.Error(err)
+		}
 	}
 	c.Kill()
 }
@@ -74,8 +77,7 @@ func TestReap(t *testing.T) {
 			t.Errorf("exit code %d, %s", code, text)
 		}
 		granted := next(t, path, server, nil)
-		_ = syscall.Kill(-group[0], syscall.SIGKILL) // a guard would do it
-		killAll(t, c)
+		killAll(t, c, group)
 		test.Within(t, far/2, "the next one holds", func() {
 			if err := (<-granted).hold.Release(t.Context()); err != nil {
 				t.Error(err)
@@ -100,8 +102,7 @@ func TestReapOnce(t *testing.T) {
 		func() {},
 	} {
 		c, group := runs(t, server, path, "-session-file", file)
-		_ = syscall.Kill(-group[0], syscall.SIGKILL)
-		killAll(t, c)
+		killAll(t, c, group)
 		first()
 		if code, text := prints(t, server, nil, "run", "-session-timeout", far.String(), "-wait", (far / 2).String(), "-session-file", file, path, "--", "true"); code != 0 {
 			t.Errorf("exit code %d, %s", code, text)
@@ -140,8 +141,7 @@ func crashes(t *testing.T, server string, secure ...string) {
 	c.Kill()
 	next()
 	c, group := runs(t, server, path, append([]string{"-session-file", file}, secure...)...)
-	_ = syscall.Kill(-group[0], syscall.SIGKILL)
-	killAll(t, c)
+	killAll(t, c, group)
 	if code, text := prints(t, server, []string{"ZK_SERVERS="}, append(append([]string{"reap", "-once"}, secure...), file)...); code != 0 || !strings.Contains(text, "ended its session") {
 		t.Errorf("exit code %d, %s", code, text)
 	}
