@@ -95,6 +95,29 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	}
 }
 
+// The answer to a heartbeat that arrives while the connection is being closed has no margin, because
+// the session has no deadline any more.
+func TestHeartbeatAnsweredDuringClose(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		f.late = func(op int32) time.Duration {
+			if op == opMulti {
+				return timeout / 4 // more than the time between two heartbeats: one is always under way
+			}
+			return 0
+		}
+		conn := f.connect()
+		conn.KeepAlive(true)
+		time.Sleep(timeout) // virtual
+		_, before := conn.Heartbeat()
+		conn.markClosed()
+		time.Sleep(time.Second) // virtual
+		if _, after := conn.Heartbeat(); after != before {
+			t.Errorf("the margin is %v after Close, and was %v", after, before)
+		}
+	})
+}
+
 // A stall shows for a minute, however often a program asks meanwhile: several may scrape it.
 func TestHeartbeatRemembersTheWorstOfTheLastMinute(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

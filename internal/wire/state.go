@@ -200,6 +200,9 @@ func (s *state) answered(sent time.Time, quorum bool) {
 func (s *state) beaten(sent time.Time) {
 	now := s.now()
 	v := s.view.Load()
+	if v.session == 0 {
+		return
+	}
 	s.heartbeats.note(now, beat{now.Sub(sent), v.base.Add(v.timeout).Sub(now)})
 }
 
