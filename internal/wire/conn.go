@@ -42,7 +42,9 @@ type Conn struct {
 	// not count.
 	Dropped atomic.Bool
 
-	moving         chan struct{} // has a value while SetServers, Rebalance or Close runs, as a mutex has an owner
+	moving         chan struct{}   // has a value while SetServers, Rebalance or Close runs, as a mutex has an owner
+	moves          context.Context // done when Close has begun, which ends the attempt of a move
+	stopMoves      context.CancelFunc
 	closing        atomic.Bool
 	closed         chan struct{} // closed when Close has returned
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session
@@ -75,6 +77,7 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		c.beats.timers[i] = time.AfterFunc(math.MaxInt64, c.beat)
 		c.beats.timers[i].Stop()
 	}
+	c.moves, c.stopMoves = context.WithCancel(c.quit)
 	c.events, c.failed = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
 	c.hosts.planned = c.planned
@@ -138,7 +141,7 @@ func (c *Conn) takeNext(server string) *packetConn {
 // reach connects to one address of the server that Next has returned, within the limit that hosts
 // sets.
 func (c *Conn) reach(network, server string) (*packetConn, error) {
-	sasl, err := c.startSASL(server)
+	sasl, err := c.startSASL(c.quit, server)
 	if err != nil {
 		return nil, c.at(server, err)
 	}
@@ -146,7 +149,7 @@ func (c *Conn) reach(network, server string) (*packetConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := c.open(network, server, address, limit, sasl)
+	conn, err := c.open(c.quit, network, server, address, limit, sasl)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		c.hosts.hung()
 	}
@@ -154,8 +157,8 @@ func (c *Conn) reach(network, server string) (*packetConn, error) {
 }
 
 // open connects to an address of a server within the limit.
-func (c *Conn) open(network, server, address string, limit time.Duration, sasl SASLExchange) (*packetConn, error) {
-	ctx, cancel := context.WithTimeout(c.quit, limit)
+func (c *Conn) open(ctx context.Context, network, server, address string, limit time.Duration, sasl SASLExchange) (*packetConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), network, address)
 	if err == nil && conn == nil {
@@ -290,6 +293,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	defer close(c.closed)
+	c.stopMoves()
 	c.moving <- struct{}{} // a client between two connections could not end the session
 	defer func() { <-c.moving }()
 	session := c.Session() // 0: the program has closed the client

@@ -21,11 +21,11 @@ type SASLExchange = func(challenge []byte) (response []byte, done bool, err erro
 
 // startSASL makes the mechanism begin an exchange. It is called before the connection is opened:
 // while the mechanism waits for a KDC no server waits, and no server is taken for a slow server.
-func (c *Conn) startSASL(server string) (next SASLExchange, err error) {
+func (c *Conn) startSASL(ctx context.Context, server string) (next SASLExchange, err error) {
 	if c.sasl == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(c.quit, max(longestTry, cmp.Or(c.Timeout(), c.timeout)*2/3))
+	ctx, cancel := context.WithTimeout(ctx, max(longestTry, cmp.Or(c.Timeout(), c.timeout)*2/3))
 	defer cancel()
 	host, _, _ := net.SplitHostPort(server)
 	if next, err = c.sasl(ctx, host); err != nil {

@@ -41,7 +41,7 @@ func (c *Conn) SetServers(servers []string) error {
 		}
 	}
 	for _, server := range others {
-		if c.closing.Load() || c.move(server) {
+		if c.moves.Err() != nil || c.move(server) {
 			break
 		}
 	}
@@ -75,10 +75,10 @@ const drainFor = 100 * time.Millisecond
 // or the present connection fails meanwhile, nothing changes, and move returns false. Otherwise it
 // returns when the client has reconnected.
 func (c *Conn) move(server string) bool {
-	sasl, err := c.startSASL(server)
+	sasl, err := c.startSASL(c.moves, server)
 	var next *packetConn
 	if err == nil {
-		next, err = c.open("tcp", server, server, longestTry, sasl)
+		next, err = c.open(c.moves, "tcp", server, server, longestTry, sasl)
 	}
 	if err != nil {
 		c.Printf("zklocks: not moved to %s: %v", server, err)
