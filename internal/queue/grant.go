@@ -130,7 +130,7 @@ func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("
 func (g *Grant) CleanUp(end error) {
 	g.client.Held.Delete(g)
 	if errors.Is(end, hold.ErrLost) {
-		g.lease.End()
+		g.lease.Lost(end)
 		go func() { _ = g.remove(g.stable().nodes, false) }()
 	}
 }

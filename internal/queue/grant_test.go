@@ -51,6 +51,32 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	})
 }
 
+// A call that is under way when its grant is lost does not wait for a server, whoever detects the
+// loss: the monitor, or a caller who asks for the state.
+func TestACallDoesNotOutliveItsGrant(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 10*time.Second)
+		grant, _ := x.holds(1)
+		began, server, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+		defer close(server)
+		go func() {
+			ended <- grant.Finish(t.Context(), "it goes on", func() error { close(began); <-server; return nil })
+		}()
+		<-began
+		grant.state.Lose(errDeleted)
+		test.Within(t, 20*time.Second, "the call returns", func() {
+			if err := <-ended; !errors.Is(err, hold.ErrLost) || !errors.Is(err, errDeleted) {
+				t.Error(err)
+			}
+		})
+		later := grant.Finish(t.Context(), "it goes on", func() error { <-server; return nil })
+		if !errors.Is(later, hold.ErrLost) {
+			t.Error(later)
+		}
+	})
+}
+
 // A connection refers only to grants that have not ended, and sends heartbeats only for these.
 func TestAGrantThatHasEndedIsForgotten(t *testing.T) {
 	t.Parallel()

@@ -91,8 +91,19 @@ func (l *Lease) Finish(ctx context.Context, goingOn string, call func() error) e
 	case <-ctx.Done():
 		return fmt.Errorf("%w (%s in the background)", l.client.explainSilence(ctx, Ended(ctx), began), goingOn)
 	case <-over.Done():
-		return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, context.Cause(over), goingOn)
+		why := context.Cause(over)
+		if errors.Is(why, hold.ErrLost) { // another call has detected the loss first
+			return why
+		}
+		return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, why, goingOn)
 	}
+}
+
+// Lost ends the lease of a grant that was lost, and cancels Over, also for a later Finish.
+func (l *Lease) Lost(why error) {
+	l.Over()
+	l.cancel(why)
+	l.End()
 }
 
 // End ends the lease. The end of the last lease stops the heartbeat.
