@@ -8,6 +8,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // The reply to the create is lost, and the client reconnects to another server, which has not
@@ -51,6 +52,32 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server reads the transaction of a Replace and does not forward it until the session has moved
+// to another server, which has dropped a second one, and has come back. Then the leader executes the
+// first, and refuses the third, because the old node is gone.
+func TestAReplaceThatAServerForwardsMuchLaterSucceeds(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		followers, err := v.Cluster(t, 3, venue.Options{}).Followers()
+		must(t, err)
+		l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
+		old := l.claim(t, 1)[0]
+		flow := followers[0].(interface{ Stall() (flow func()) }).Stall()
+		l.SetTarget(followers[1].Addr())
+		first, second := l.Next(proxy.MoveOp, proxy.CutOnSend), l.Next(proxy.MoveOp, throttled)
+		replaced := async(func() error { return l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open) })
+		fired(t, first, second)
+		before := l.Seen(proxy.MoveOp)
+		l.SetTarget(followers[0].Addr())
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "the third is sent", func() bool { return l.Seen(proxy.MoveOp) > before })
+		flow()
+		must(t, result(t, 10*time.Second, "replace", replaced))
+		if left := l.children(t); len(left) != 1 || left[0] != old.As(znode.Read).Name {
+			t.Errorf("left: %q", left)
+		}
+	})
 }
 
 // A server reads a create and does not forward it until the session has moved to another server,

@@ -107,25 +107,32 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		&zk.CreateRequest{Path: dir + "/" + new.Name, Data: data, Acl: acl, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
 	)
+	perhaps := false // an earlier try, whose answer was lost, may still succeed, see claimTry.search
 	for a := c.attempt(context.Background(), session, "replace"); ; {
 		if err := a.next(); err != nil {
 			return err
 		}
 		_, err := c.conn.Ask(context.Background(), session, request)
-		switch a.outcome(err) {
-		case done:
+		o := a.outcome(err)
+		switch {
+		case o == done:
 			return nil
-		case refused:
+		case o == unsent:
+			continue
+		case o == refused && !(perhaps && err == zk.ErrNoNode):
 			return err
-		case unknown:
-			// The quorum orders a request on this connection behind the transaction.
-			switch _, err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); err {
-			case nil, zk.ErrNoAuth: // it exists: a server looks for a node before it looks at its ACL
-				return nil
-			case zk.ErrNoNode: // it was not done: again
-			default:
+		}
+		perhaps = true
+		// The quorum orders a request on this connection behind the transaction.
+		switch _, gone := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); gone {
+		case nil, zk.ErrNoAuth: // it exists: a server looks for a node before it looks at its ACL
+			return nil
+		case zk.ErrNoNode:
+			if o == refused {
 				return err
 			}
+		default:
+			return gone
 		}
 	}
 }
