@@ -80,7 +80,7 @@ func (c *Client) Up(session int64) bool { return c.conn.Up() == session }
 // Timeout returns the granted session timeout, see wire.Conn.Timeout.
 func (c *Client) Timeout() time.Duration { return c.conn.Timeout() }
 
-// Latency returns how long the last heartbeat took.
+// Latency returns the longest latency of a heartbeat in the last minute, see wire.Conn.Heartbeat.
 func (c *Client) Latency() time.Duration {
 	latency, _ := c.conn.Heartbeat()
 	return latency

@@ -66,7 +66,7 @@ func (l *Lease) OnLoss(lose func(error)) {
 }
 
 // Over returns a context that is canceled when the session must be considered lost. Its cause is
-// the reason. After the end of the lease it is not canceled any more.
+// the reason. After End it is not canceled any more.
 func (l *Lease) Over() context.Context {
 	m := &l.client.monitor
 	m.mu.Lock()
