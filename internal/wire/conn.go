@@ -42,12 +42,13 @@ type Conn struct {
 	// not count.
 	Dropped atomic.Bool
 
-	moving         chan struct{}   // has a value while SetServers, Rebalance or Close runs, as a mutex has an owner
+	// moving has a value while SetServers, Rebalance or Close runs. A mutex would stop the clock of a
+	// synctest bubble.
+	moving         chan struct{}
 	moves          context.Context // done when Close has begun, which ends the attempt of a move
 	stopMoves      context.CancelFunc
-	closing        atomic.Bool
-	closed         chan struct{} // closed when Close has returned
-	closeConfirmed atomic.Bool   // a server has answered the request to end the session
+	closed         bool        // Close has ended the client; guarded by moving
+	closeConfirmed atomic.Bool // a server has answered the request to end the session
 
 	file *sessionFile            // locked; nil: none
 	own  atomic.Pointer[Session] // the last session that was granted; nil: none was
@@ -69,7 +70,6 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		timeout:  timeout,
 		ready:    make(chan struct{}, 1),
 		refusal:  make(chan error, 1),
-		closed:   make(chan struct{}),
 		moving:   make(chan struct{}, 1),
 		xid:      ownXids,
 	}
@@ -288,14 +288,13 @@ func (c *Conn) Close() error {
 	if !c.returned.Load() {
 		return nil
 	}
-	if c.closing.Swap(true) {
-		<-c.closed // a mutex would stop the clock of a synctest bubble
-		return nil
-	}
-	defer close(c.closed)
 	c.stopMoves()
 	c.moving <- struct{}{} // a client between two connections could not end the session
 	defer func() { <-c.moving }()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
 	session := c.Session() // 0: the program has closed the client
 	c.end()
 	c.putAway()
