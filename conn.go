@@ -288,8 +288,8 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 //
 // What the dead process has sent or started continues while the next holder begins: a statement on
 // a database, a child process. Without the option the session timeout gives it time to end. So use
-// the option if the store refuses old tokens ([Hold.Token]), or if such a rest does no harm. A
-// process that is paused is not dead: its locks are free after the session timeout.
+// the option if the store refuses old tokens ([Hold.Token]), or if work that continues does no harm.
+// A process that is paused is not dead: its locks are free after the session timeout.
 //
 // Use a file of its own for each connection, on a local file system, best below /run. No program
 // may close, unlock, remove or copy it while the process lives. Connect creates it with mode 0600.
@@ -298,10 +298,10 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 // a symbolic link, has a second name, belongs to another user or can be opened by other users; if
 // it is on a network file system (on systems other than Linux that is not checked); and on Windows.
 //
-// The file is a hint, and no hold depends on it. If it cannot be written later, that is logged
-// ([WithLogger]), and the locks are free after the session timeout, as they are when the host
-// stops. So is a session that cannot be ended within a session timeout, or whose end the servers
-// refuse. By default there is no file.
+// The file is a hint, and no hold depends on it. The locks are free after the session timeout, as
+// without a file, if the host stops, if the file cannot be written later, if the servers refuse to
+// end the session, or if no server answers within a session timeout. The last three are logged
+// ([WithLogger]). By default there is no file.
 func WithSessionFile(path string) ConnectOption {
 	return slot.Connect{Wire: wire.WithSessionFile(path)}
 }

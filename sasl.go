@@ -45,7 +45,7 @@ type SASLMechanism func(ctx context.Context, host string) (next func(challenge [
 // To open the nodes of the locks to this identity alone, add WithACL(zk.AuthACL(zk.PermAll)): the
 // server puts the identities of the connection into the list. The name of a Kerberos identity
 // depends on the server's configuration (kerberos.removeRealmFromPrincipal), so a program should
-// not spell it in an ACL. With [WithDigestAuth], too, the list has both identities.
+// not spell it in an ACL. If [WithDigestAuth] is given, too, the list has both identities.
 func WithSASL(mechanism SASLMechanism) ConnectOption {
 	return slot.Connect{Wire: wire.WithSASL(wire.SASLMechanism(mechanism))}
 }

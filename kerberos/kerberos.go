@@ -12,10 +12,10 @@
 //
 // A mechanism keeps a ticket for each service until five seconds before the ticket expires. Then,
 // and when a server has refused the ticket, it asks the KDC for another. It reads krb5.conf and the
-// keytab or the credential cache again each time. So none of these needs a restart, nor loses a
-// hold: a ticket that expires, a keytab that is replaced, another key of the server, another KDC.
-// Several connections can share a mechanism, and then they share its tickets. It has no goroutine
-// but while it waits for the KDC.
+// keytab or the credential cache again each time. So the program needs no restart, and loses no
+// hold, when a ticket expires, a keytab is replaced, the server has a new key, or another KDC
+// answers. Several connections can share a mechanism, and then they share its tickets. A mechanism
+// has a goroutine only while it waits for the KDC.
 //
 // # Errors
 //

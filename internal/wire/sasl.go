@@ -19,8 +19,8 @@ type SASLMechanism = func(ctx context.Context, host string) (next SASLExchange, 
 // SASLExchange is the client's side of one exchange, see zklocks.SASLMechanism.
 type SASLExchange = func(challenge []byte) (response []byte, done bool, err error)
 
-// startSASL makes the mechanism begin an exchange. It is called before the connection is opened:
-// while the mechanism waits for a KDC no server waits, and no server is taken for a slow server.
+// startSASL makes the mechanism begin an exchange. It is called before the connection is opened, so
+// that no server waits while the mechanism waits for a KDC, and the client avoids no server for it.
 func (c *Conn) startSASL(ctx context.Context, server string) (next SASLExchange, err error) {
 	if c.sasl == nil {
 		return nil, nil
