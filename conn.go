@@ -288,8 +288,8 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 //
 // What the dead process has sent or started continues while the next holder begins: a statement on
 // a database, a child process. Without the option the session timeout gives it time to end. So use
-// the option if the store refuses old tokens ([Hold.Token]), or if work that continues does no harm.
-// A process that is paused is not dead: its locks are free after the session timeout.
+// the option if the store refuses old tokens ([Hold.Token]), or if work that continues does no
+// harm. A process that is paused is not dead: its locks are free after the session timeout.
 //
 // Use a file of its own for each connection, on a local file system, best below /run. No program
 // may close, unlock, remove or copy it while the process lives. Connect creates it with mode 0600.

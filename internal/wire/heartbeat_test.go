@@ -95,8 +95,8 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	}
 }
 
-// The answer to a heartbeat that arrives while the connection is being closed has no margin, because
-// the session has no deadline any more.
+// The answer to a heartbeat that arrives while the connection is being closed has no margin,
+// because the session has no deadline any more.
 func TestHeartbeatAnsweredDuringClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t).start()

@@ -55,8 +55,8 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 }
 
 // A server reads the transaction of a Replace and does not forward it until the session has moved
-// to another server, which has dropped a second one, and has come back. Then the leader executes the
-// first, and refuses the third, because the old node is gone.
+// to another server, which has dropped a second one, and has come back. Then the leader executes
+// the first, and refuses the third, because the old node is gone.
 func TestAReplaceThatAServerForwardsMuchLaterSucceeds(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		followers, err := v.Cluster(t, 3, venue.Options{}).Followers()
