@@ -37,7 +37,7 @@ ours() {
 		# bash 3, that of macOS, has no mapfile, and takes an empty array for an unset one.
 		while read -r dir; do
 			packages+=("$dir")
-		done <<<"$(grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools \
+		done <<<"$(grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools --exclude-dir=metrics --exclude-dir=kerberos \
 			'^func Benchmark' . | xargs -n1 dirname | sort -u)"
 		inside . -run '^$' -bench . -benchtime 1x ${flags[@]+"${flags[@]}"} "${packages[@]}" || status=1
 		;;

@@ -64,8 +64,8 @@ func TestSoak(t *testing.T) {
 	test.Setting(t, "SOAK_GOROUTINES", &s.Workers, strconv.Atoi)
 	if s.short {
 		calm, broken := s, s
-		calm.For, calm.Faults, calm.Locks = time.Second, 0, 8
-		broken.For, broken.Faults, broken.Locks, broken.broken = time.Second, 0, 8, true
+		calm.For, calm.Faults, calm.Locks = time.Second, 0, len(flavors)
+		broken.For, broken.Faults, broken.Locks, broken.broken = time.Second, 0, len(flavors), true
 		t.Run("nothing breaks", func(t *testing.T) { hammers(t, calm) })
 		t.Run("broken locks are found", func(t *testing.T) { hammers(t, broken) })
 	}
@@ -75,7 +75,7 @@ func TestSoak(t *testing.T) {
 	if s.short || kind == "lost" {
 		s.lost, s.Faults = true, 200
 		if s.short {
-			s.For, s.Locks = time.Second, 8
+			s.For, s.Locks = time.Second, len(flavors)
 		} else {
 			s.Locks, s.Processes, s.Workers = 64, 12, 8 // each connection loses one reply at a time
 		}
