@@ -3,6 +3,7 @@ package reentrant_test
 import (
 	"context"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,9 @@ func TestKazooNames(t *testing.T) {
 				s.Errorf("node %q", name)
 			}
 		}
-		unlock(s, c.lock(s.Ctx)) // different names are different locks
+		if _, err := c.Lock(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
+			s.Errorf("with other names: %v", err)
+		}
 		_, err = reentrant.New(locks.On(s.Witness), s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
 		unlock(s, h)

@@ -1,6 +1,7 @@
 package rwlock_test
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -112,20 +113,29 @@ func TestWrongOptions(t *testing.T) {
 	})
 }
 
-// With Curator's names the lock waits for Curator's nodes and ignores nodes with our names.
+// With Curator's names the lock waits for Curator's nodes, and fails next to nodes with our names.
 func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
 		plain := direct(s)
 		c := plain.with(rwlock.WithCuratorNames())
+		fail := func(calls ...func(context.Context) (*zklocks.Hold, error)) {
+			s.Helper()
+			for _, call := range calls {
+				if _, err := call(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
+					s.Errorf("with other names: %v", err)
+				}
+			}
+		}
 		h := plain.write()
-		unlock(s, c.write())
+		fail(c.Lock, c.RLock, c.TryLock, c.TryRLock)
+		unlock(s, h)
 
 		theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		s.Must(err)
-		unlock(s, h) // not released earlier, because the server may delete an empty directory at any time
 		unlock(s, c.read())
 		writer := c.waitWrite(2)
-		unlock(s, plain.write())
+		fail(plain.Lock, plain.RLock, plain.TryLock, plain.TryRLock)
 		writer.Waits()
 		s.Must(s.Witness.Delete(theirs, -1))
 		unlock(s, writer.Granted())

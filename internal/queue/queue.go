@@ -197,11 +197,30 @@ func (q *Queue) makeDir(ctx context.Context) error {
 // list returns the nodes in order, and the directory's Stat of that moment. If there is no
 // directory, it returns no nodes and nil.
 func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, error) {
-	children, dir, err := q.client.Children(ctx, sess, q.dir)
+	nodes, _, dir, err := q.children(ctx, sess)
+	return nodes, dir, err
+}
+
+// children is list, and also returns the names of all children.
+func (q *Queue) children(ctx context.Context, sess int64) (nodes []znode.Node, all []string, dir *zk.Stat, err error) {
+	all, dir, err = q.client.Children(ctx, sess, q.dir)
 	if err != nil && err != zk.ErrNoNode {
-		return nil, nil, Explain(err, "READ on "+q.dir)
+		return nil, nil, nil, Explain(err, "READ on "+q.dir)
 	}
-	nodes, err := znode.Sort(children, q.kinds...)
+	nodes, err = znode.Sort(all, q.kinds...)
+	return nodes, all, dir, err
+}
+
+// listAhead is list for a waiter whose first node has the number before. It returns an error if a
+// lock of another kind has a node ahead, because the two would not exclude each other. If its node
+// is behind, that lock has to fail.
+func (q *Queue) listAhead(ctx context.Context, sess, before int64) ([]znode.Node, *zk.Stat, error) {
+	nodes, all, dir, err := q.children(ctx, sess)
+	if err == nil && len(nodes) < len(all) {
+		if other, found := znode.Other(all, q.kinds...); found && other.Seq < before {
+			return nil, nil, fmt.Errorf("%s is in use by a lock of another kind, with the node %s", q.dir, other.Name)
+		}
+	}
 	return nodes, dir, err
 }
 

@@ -170,7 +170,7 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 // not read the limit of a queue without nodes, because that may create the number of permits.
 func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) {
 	for _, p := range parts {
-		nodes, dir, err := p.Queue.list(ctx, sess)
+		nodes, dir, err := p.Queue.listAhead(ctx, sess, math.MaxInt64)
 		if err == nil && dir != nil {
 			err = p.Queue.Saw(ctx, dir)
 		}
@@ -214,7 +214,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	if w.limit, err = w.request.limit(ctx, w.sess); err != nil {
 		return nil, err
 	}
-	nodes, dir, err := q.list(ctx, w.sess)
+	nodes, dir, err := q.listAhead(ctx, w.sess, w.nodes[0].Seq)
 	if err != nil {
 		return nil, err
 	}

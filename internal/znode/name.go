@@ -37,6 +37,9 @@ const (
 // Locks are the kinds of the members of all recipes but the semaphore.
 var Locks = []Kind{Read, Write, Lock, CuratorRead, CuratorWrite, Latch, KazooRead, KazooLock}
 
+// Kinds are the kinds of the members of all recipes.
+var Kinds = append([]Kind{Permit}, Locks...)
+
 // bare reports whether names of this kind begin with the ID's 32 hexadecimal digits, as kazoo
 // writes them, instead of "_c_" and a dashed ID.
 func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }

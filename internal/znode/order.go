@@ -59,6 +59,20 @@ func Sort(children []string, kinds ...Kind) ([]Node, error) {
 	return line, nil
 }
 
+// Other returns the member with the smallest number that belongs to a lock of another kind than
+// these. Kazoo's two kinds are of one lock.
+func Other(children []string, kinds ...Kind) (first Node, found bool) {
+	others := slices.DeleteFunc(slices.Clone(Kinds), func(kind Kind) bool {
+		return slices.Contains(kinds, kind) || kind.bare() && slices.ContainsFunc(kinds, Kind.bare)
+	})
+	for _, name := range children {
+		if n, ok := Parse(name, others...); ok && (!found || n.Seq < first.Seq) {
+			first, found = n, true
+		}
+	}
+	return first, found
+}
+
 // order sorts by sequence number. It sorts the numbers, because a node is seven times as large.
 func order(line []Node) {
 	const (

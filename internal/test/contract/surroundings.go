@@ -181,7 +181,6 @@ var strange = []string{
 	"README", "_c_", "_c_x", "_c_-lock-0000000001", "x", "lock", "lock-", "read-", "write-", "permit-",
 	"lock-12", "read-1", "write-000000001", "permit-123456789", "lock-00000000ab", "write-0000000000x",
 	"lock-00000000001", "permit-99999999999999999999", "read--1", "0000000001", "-0000000001",
-	"9f86d081884c7d659a2feaa0c55ad015__lock__0000000000", "9f86d081884c7d659a2feaa0c55ad015__rlock__0000000000",
 	"_c_9f86d081-884c-7d65-9a2f-eaa0c55ad015-lease-0000000000", "_c_not-a-uuid-write-0000000000",
 	"_c_9f86d081-884c-7d65-9a2f-eaa0c55ad015-", "Lock-0000000000", "mylock-0000000000", "lock-0000000000.old",
 	"zażółć", "锁-0000000000", "lock-０００００００００１",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 const (
@@ -63,10 +64,14 @@ func (s *story) fights(a side, kinds []string, b side, kinds2 []string, least in
 	}
 }
 
-// If two sides use different names, the fight has violations.
+// If two sides use different paths, the fight has violations.
 func TestAFightShowsWhoDoesNotExclude(t *testing.T) {
 	s := newStory(t)
-	wrong := s.fought(ourMutex(s.Stage), []string{mutex}, ourRW(s.Stage), []string{write}, crowd)
+	ours := ourMutex(s.Stage)
+	elsewhere := &local{Stage: s.Stage, name: "elsewhere", on: func(conn *wire.Conn, path string) locker {
+		return ours.on(conn, path+"-elsewhere")
+	}}
+	wrong := s.fought(ours, []string{mutex}, elsewhere, []string{mutex}, crowd)
 	if len(wrong) != 2 {
 		t.Errorf("both the record and the counter should show it: %q", wrong)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -102,7 +103,8 @@ func TestKazooReadAndWriteLock(t *testing.T) {
 	theirs.part()
 }
 
-// With patterns kazoo waits for our usual names. Without WithKazooNames we do not wait for kazoo's.
+// With patterns kazoo waits for our usual names. Without WithKazooNames our locks do not wait for
+// kazoo's, but fail.
 func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	s := newStory(t)
 	theirs := kazooAt(t, s.Path)
@@ -123,8 +125,10 @@ func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 		a := c.ours.party("a")
 		s.excludes(a, c.kind, b, c.theirs)
 		s.takes(b, c.theirs)
-		s.takes(a, c.kind)
-		a.give()
+		a.take(c.kind)
+		if err := a.(*localParty).asked.Failed(); !strings.Contains(err.Error(), "in use by a lock of another kind") {
+			t.Errorf("next to kazoo: %v", err)
+		}
 		b.give()
 	}
 	theirs.part()
