@@ -31,10 +31,10 @@
 //
 // # How to choose
 //
-//   - One process at a time, a plain mutex: [github.com/zklocks/zklocks/reentrant], which shares
-//     its locks with zk.Lock and Curator's InterProcessMutex.
-//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock]. For a program that never
-//     calls RLock it is a mutex that its holder cannot lock again.
+//   - One process at a time, a plain mutex: [github.com/zklocks/zklocks/rwlock], with Lock alone.
+//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock].
+//   - A mutex that its holder may lock again, or that is shared with zk.Lock or Curator's
+//     InterProcessMutex: [github.com/zklocks/zklocks/reentrant].
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
 //   - One process leads, and another when it is gone: [github.com/zklocks/zklocks/leader].
 //   - A job that one process runs in each period: [github.com/zklocks/zklocks/once].
@@ -100,9 +100,9 @@
 //     again, at the tail;
 //   - that [ErrBusy] is still true when it is returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
-//   - that locks of two packages exclude each other on one path: with the default names only
-//     reentrant and leader do; all others ignore each other's nodes. Give each lock a path of its
-//     own.
+//   - that locks of two packages wait for each other on one path: with the default names only
+//     reentrant and leader do. While a lock of another kind is held or waited for, a call fails.
+//     Give each lock a path of its own.
 //
 // # Errors
 //

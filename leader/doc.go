@@ -62,7 +62,7 @@
 // The nodes have the names that Curator's InterProcessMutex and LeaderSelector use: Go and JVM
 // processes elect one leader on one path, and Curator shows the data of [zklocks.WithData] as the
 // participants' ids. [WithLatchNames] is for Curator's LeaderLatch, and [WithKazooNames] for
-// kazoo's Election. Nodes with other names are ignored. A caller that holds a reentrant.Mutex on
+// kazoo's Election. Next to nodes with other names a candidate fails. A caller that holds a reentrant.Mutex on
 // the path is the leader.
 //
 // [Election.Run] corresponds to LeaderSelector with autoRequeue. [Election.Campaign] and

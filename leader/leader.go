@@ -54,8 +54,8 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 // the right DELETE, the node remains until the right is back or the session ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
-//   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
-//     or a quota are used up, or it is ephemeral.
+//   - or says what is wrong with the arguments of New or with the directory: it is ephemeral, its
+//     sequence numbers or a quota are used up, or a lock of another kind uses it.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	return e.campaign(ctx, "campaign", true)
 }

@@ -34,8 +34,8 @@
 //
 // The nodes have the names that Curator's InterProcessMutex and zk.Lock of go-zookeeper use, so the
 // three exclude each other on one path. With [WithKazooNames] they have the names of kazoo's Lock.
-// A candidate of package leader on the path is excluded, too. Nodes of other locks, of package
-// rwlock for example, are ignored.
+// A candidate of package leader on the path is excluded, too. While another lock uses the path, of
+// package rwlock for example, calls fail.
 //
 // The algorithm is "Locks" of the ZooKeeper recipes, with holds that are counted in the process, as
 // in Curator's InterProcessMutex.

@@ -69,8 +69,8 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 //     is missing;
 //   - matches [zklocks.ErrLost] if the caller owned the lock and lost it, and has not released all
 //     of its holds yet;
-//   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
-//     or a quota are used up, or it is ephemeral.
+//   - or says what is wrong with the arguments of New or with the directory: it is ephemeral, its
+//     sequence numbers or a quota are used up, or a lock of another kind uses it.
 func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "lock", true)
 }

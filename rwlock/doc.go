@@ -36,8 +36,7 @@
 // # Other libraries
 //
 // zk.Lock of go-zookeeper, Curator's InterProcessMutex and package reentrant use other names for
-// their nodes, which this package ignores: it does not exclude them, even if only Lock is used.
-// With [WithCuratorNames] it shares its locks with Curator's InterProcessReadWriteLock, with
+// their nodes. While such a node is queued, calls fail, also if only Lock is used. With [WithCuratorNames] it shares its locks with Curator's InterProcessReadWriteLock, with
 // [WithKazooNames] with kazoo's ReadLock and WriteLock.
 //
 // The algorithm is "Shared Locks" of the ZooKeeper recipes. Here goroutines of one process share a

@@ -73,8 +73,8 @@ func (k kinds) names() queue.Names {
 // The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
-//   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
-//     or a quota are used up, or it is ephemeral.
+//   - or says what is wrong with the arguments of New or with the directory: it is ephemeral, its
+//     sequence numbers or a quota are used up, or a lock of another kind uses it.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	m = m.made()
 	return m.take(ctx, "lock", m.kinds.write, m.writes, m.reads, true)

@@ -55,8 +55,8 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 //     is missing;
 //   - matches [ErrMismatch], or [ErrTooMany] if n is greater than the number of permits, also if
 //     that number shrinks below n during the wait;
-//   - or says what is wrong with n or the arguments of New, or that the sequence numbers of the
-//     queue or a quota are used up.
+//   - or says what is wrong with n, the arguments of New, or the queue: its sequence numbers or a
+//     quota are used up, or a lock of another kind uses it.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", n, true)
 }

@@ -183,12 +183,15 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 				},
 			}},
 			{"rwlock with Curator's names, 1 holding, 0 waiting", []func(*zklocks.Conn, string) acquire{curators}},
-			{"mixed, 2 holding, 0 waiting", []func(*zklocks.Conn, string) acquire{curators, read}},
+			{"mixed, 2 holding, 0 waiting", []func(*zklocks.Conn, string) acquire{curators}},
 		} {
 			path := fmt.Sprint("/lock", i)
 			var holds []<-chan *zklocks.Hold
 			for _, lock := range c.take {
 				holds = append(holds, o.waits(lock(o.other, path)))
+			}
+			if strings.HasPrefix(c.want, "mixed") { // another library ignores Curator's node
+				o.create(path+"/_c_7d3a4c1e-0b52-4f6d-9a39-5e0c2f1b8a64-read-0000000009", "", zk.WorldACL(zk.PermAll))
 			}
 			if got, _, _ := strings.Cut(o.ls(path), "\n"); got != path+": "+c.want {
 				o.Errorf("%q, want %q", got, c.want)
