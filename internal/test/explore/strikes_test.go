@@ -758,9 +758,9 @@ func (n *nemesis) scatter() {
 	n.say("", "%v are gone", made)
 }
 
-// foreign are the beginnings of names that belong to no recipe here, whatever number follows.
+// foreign are the beginnings of names that belong to no recipe, whatever number follows.
 var foreign = []string{
-	"", "x", "lock", "clock-", "-lock-", "_c_-lock-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-latch-",
+	"", "x", "lock", "clock-", "-lock-", "_c_-lock-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-",
 	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-LOCK-",
 	"_c_0f8fad5b-d9cb-469f-a165-70867728950elock-", "_c_zf8fad5b-d9cb-469f-a165-70867728950e-lock-",
 	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-lock-0", "076e6e61c0cde965b0859f41aaeb74ff__lease__", "076e6e61c0cde965b0859f41aaeb74ff_lock__",
