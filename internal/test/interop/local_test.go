@@ -67,7 +67,9 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 			}
 			h, err := lock(ctx)
 			g, err := held(h, err)
-			g.downgrade = func(ctx context.Context) error { return m.Downgrade(ctx, h) }
+			if err == nil {
+				g.downgrade = func(ctx context.Context) error { return m.Downgrade(ctx, h) }
+			}
 			return g, err
 		}
 	}}
