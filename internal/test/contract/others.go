@@ -11,8 +11,8 @@ import (
 )
 
 var others = []scenario{
-	{"next to a lock of another kind a Lock fails", nextToAnother, 0},
-	{"a lock of another kind that comes later changes nothing", anotherComesLater, 0},
+	{"next to a lock of another kind a Lock fails", nextToAnother, single},
+	{"a lock of another kind that comes later changes nothing", anotherComesLater, single},
 }
 
 // foreign returns the prefix of a node of each kind that does not belong to the recipe's queue.
