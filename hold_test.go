@@ -306,10 +306,13 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 	}
 	ran := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
-	for _, name := range []string{"Do", "Run"} {
+	led := func(ctx context.Context, conn *zklocks.Conn, w work) error {
+		return leader.New(conn, "/led").Run(ctx, w)
+	}
+	for _, call := range []func(context.Context, *zklocks.Conn, work) error{ends["Do"], led} {
 		inside := make(chan struct{})
 		go func() {
-			ran <- ends[name](running, conn, func(ctx context.Context, _ *zklocks.Hold) error {
+			ran <- call(running, conn, func(ctx context.Context, _ *zklocks.Hold) error {
 				close(inside)
 				<-ctx.Done()
 				return nil
