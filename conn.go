@@ -160,8 +160,12 @@ func (c *Conn) Heartbeat() (latency, margin time.Duration) {
 // A connection to a server that is not in the list moves to a server that is. If servers were
 // added, some clients move, chosen at random, so that about as many clients use each server. A
 // connection that moves opens the new connection first: session, holds and waiters remain, and
-// requests pause for milliseconds. If the new server cannot be reached, the connection stays where
-// it is. A watch and a request of [Conn.Client] may end as when a connection is lost.
+// requests pause for milliseconds. A watch and a request of [Conn.Client] may end as when a
+// connection is lost.
+//
+// If no server can be reached to which the connection would move, it stays where it is. SetServers
+// then returns nil, too, and only [WithLogger] reports it. The new list is kept: when the connection
+// is lost, the client tries these servers alone.
 //
 // SetServers returns when the connection has moved, or stays. It waits up to a second for each
 // server that does not answer. It fails on bad input, as Connect does, and with an error that
