@@ -82,7 +82,9 @@
 //   - the servers are configured as by default: all grant a session the same timeout, of at least
 //     two ticks, and none is an observer that follows a follower (observerMasterPort);
 //   - the ensemble's leader pings its followers every half tick, and each ping is at most T/32
-//     late.
+//     late;
+//   - with [WithSessionFile]: the file is on a local file system, and no program closes or unlocks
+//     it while its process lives.
 //
 // docs/reference/guarantees.md in the repository has all promises, docs/reference/failures.md what
 // happens in each failure.
