@@ -58,9 +58,9 @@ func (s *Server) AddMember() *Member {
 
 // Remove takes the member out of the ensemble, as ZooKeeper's "reconfig -remove" does. It has no
 // vote, and neither /zookeeper/config nor Addrs lists it. It serves its clients and accepts others
-// until it is killed or loses its leader, and then never again. If it leads, it stops, and the
-// others elect a leader. t fails if the member was removed before, is the last one, or if no
-// majority of the other members follows the leader.
+// until it is killed, and then never again. If it leads, the others elect a leader, which it
+// follows. t fails if the member was removed before, is the last one, or if no majority of the other
+// members follows the leader.
 func (m *Member) Remove() {
 	m.s.t.Helper()
 	m.s.check("Remove")

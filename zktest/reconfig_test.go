@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zktest"
 )
@@ -53,6 +54,32 @@ func TestMembersJoinAndLeave(t *testing.T) {
 		if err := hold.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+
+		// A leader that is removed follows the next, and serves its clients, until it is killed.
+		six := s.AddMember()
+		s.Elect(old[2])
+		old[2].Remove()
+		time.Sleep(time.Second)
+		if l := s.Leader(); l == nil || l == old[2] {
+			t.Errorf("after its leader was removed the ensemble is led by %v", l)
+		}
+		only := s.Host("c")
+		for _, m := range s.Members() {
+			only.To(m).Partition()
+		}
+		onTheOld, err := zklocks.Connect(t.Context(), []string{old[2].Addr()}, 10*time.Second, zklocks.WithDialer(only.Dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer onTheOld.Close()
+		if queue, err := rwlock.New(onTheOld, "/l").Queue(t.Context()); err != nil || len(queue) != 0 {
+			t.Errorf("a removed member lists %v, %v", queue, err)
+		}
+		old[2].Kill()
+		six.Remove()
+		six.Kill()
+		time.Sleep(time.Second)
+		s.AddMember()
 
 		// Two of three are a majority; one is none.
 		five.Kill()

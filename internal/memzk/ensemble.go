@@ -346,7 +346,7 @@ func (e *Ensemble) seek() {
 	}
 	l := e.usableLeader()
 	for _, m := range e.members {
-		if m.role == looking && m.usable() && m.votes() && l != nil && !m.joinAlarm.set {
+		if m.role == looking && m.usable() && !m.retired && l != nil && !m.joinAlarm.set {
 			m.joinAlarm.at(e.now() + joinDelay)
 		}
 	}
@@ -390,6 +390,7 @@ func (e *Ensemble) elect() {
 	best := slices.DeleteFunc(slices.Clone(list), func(m *Member) bool { return m.received < most })
 	leader := best[e.random.IntN(len(best))]
 	e.lead(leader, slices.DeleteFunc(list, func(m *Member) bool { return m == leader }))
+	e.seek() // members without a vote join
 }
 
 func (e *Ensemble) linksDown() {

@@ -35,6 +35,7 @@ type Member struct {
 
 	alive, paused, isolated bool
 	removed                 bool          // it does not belong to the configuration any more
+	retired                 bool          // its process has ended since then
 	gate                    chan struct{} // closed when a paused member resumes or dies
 	toExpire                []int64       // sessions that a paused leader ends when it resumes
 	role                    role
@@ -204,7 +205,7 @@ func (m *Member) kill() {
 		return
 	}
 	m.e.note("member %d dies", m.id)
-	m.alive = false
+	m.alive, m.retired = false, m.removed
 	m.open()
 	m.leave()
 }

@@ -50,8 +50,8 @@ func (e *Ensemble) Add() *Member {
 }
 
 // Remove takes a member out of the configuration, as a reconfiguration of ZooKeeper does: it has no
-// vote. It follows its leader and serves clients until it loses that leader, and then never again.
-// If it leads, it stops, and the others elect. Remove returns false if the members that remain
+// vote. It follows a leader and serves clients until its process ends, and then never again. If it
+// leads, the others elect another leader, which it follows. Remove returns false if the members that remain
 // could not elect a leader that has all data: no majority of them follows the present leader.
 func (e *Ensemble) Remove(m *Member) bool {
 	e.lock()
