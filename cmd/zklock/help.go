@@ -43,10 +43,11 @@ func topics(all []*command) map[string]func() string {
 // help returns the text of `zklock COMMAND -help`: examples, what the command does, its flags.
 func (c *command) help() string {
 	text := c.usage() + "\n\n" + strings.Trim(c.long, "\n") + "\n"
-	if flags := flagLines(c.flags, func(f *flag.Flag) bool { return connectionFlags().Lookup(f.Name) == nil }); flags != "" {
+	connects := c.flags.Lookup("servers") != nil
+	if flags := flagLines(c.flags, func(f *flag.Flag) bool { return !connects || connectionFlags().Lookup(f.Name) == nil }); flags != "" {
 		text += "\n" + flags
 	}
-	if c.flags.Lookup("servers") != nil {
+	if connects {
 		text += "\n-servers, -session-timeout, -tls and others: zklock help connection\n"
 	}
 	return text
