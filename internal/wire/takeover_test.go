@@ -137,13 +137,12 @@ func TestRequestsThatArriveAfterTheEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				late, answered := p.Next(op, proxy.HoldRequest), make(chan error, 1)
+				request := wire.SetData(node, []byte("late"), -1)
+				if op == proxy.CreateOp {
+					request = wire.Create(node+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+				}
 				go func() {
-					var err error
-					if op == proxy.CreateOp {
-						_, err = conn.Create(node+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-					} else {
-						_, err = conn.Set(node, []byte("late"), -1)
-					}
+					_, err := conn.Ask(t.Context(), conn.Session(), request)
 					answered <- err
 				}()
 				test.Within(t, 10*time.Second, "the request", func() { <-late.Fired() })
