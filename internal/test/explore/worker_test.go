@@ -227,9 +227,10 @@ type tenure struct {
 	*client
 	lock *lock
 	*grip
-	stay *stay
-	lost bool // the hold has reported its loss
-	said int  // how often it has proclaimed
+	stay  *stay
+	apart *stay // at the lock that enterInner has entered again, while only that remains held; nil: none
+	lost  bool  // the hold has reported its loss
+	said  int   // how often it has proclaimed
 }
 
 func (t *tenure) bad(format string, args ...any) {
@@ -349,7 +350,7 @@ func (t *tenure) awaitDeadlines(d time.Duration) {
 		}
 		late := unaware(news)
 		if !t.look() {
-			if late && next != over && !t.world.real && !t.closing() && !t.world.isTainted(t.stay) {
+			if late && next != over && !t.world.real && !t.closing() && !t.isTainted() {
 				t.bad("the deadline was over %v ago, and Lost or a context was open until it was asked", time.Since(deadline))
 			}
 			return
@@ -394,7 +395,7 @@ func (t *tenure) provoked() {
 	if err := t.Err(); err != nil && strings.Contains(err.Error(), "a bug of zklocks") {
 		t.bad("%v", err)
 	}
-	if (t.world.quiet || t.world.calm) && !t.world.isTainted(t.stay) && !t.closing() {
+	if (t.world.quiet || t.world.calm) && !t.isTainted() && !t.closing() {
 		t.bad("it was lost, and nothing broke: %v", t.Err())
 	}
 }
@@ -446,6 +447,7 @@ func (t *tenure) enterInner() (released bool) {
 		// The inner lock remains held, and the others are released.
 		var inner *stay
 		inner, t.stay = t.stay.part(t.inner.path)
+		t.apart = inner
 		t.world.swap(inner, again.held)
 		t.release()
 		time.Sleep(t.length()) // virtual: others may acquire them
@@ -579,6 +581,11 @@ func (t *tenure) write(inVain bool) {
 	}
 }
 
+// isTainted reports whether the nemesis has ended one of the stays of the hold, or is about to.
+func (t *tenure) isTainted() bool {
+	return t.world.isTainted(t.stay) || t.apart != nil && t.world.isTainted(t.apart)
+}
+
 // isAlone reports whether no other hold shares the nodes: the release then deletes them.
 func (t *tenure) isAlone() bool {
 	return t.inner == nil && !slices.ContainsFunc(t.stay.all(), func(s *stay) bool {
@@ -608,7 +615,7 @@ func (t *tenure) release() {
 		t.world.slow(fmt.Sprintf("%s: release by %s", t.lock.path, t.who), began)
 	}
 	after(err == nil)
-	if err != nil && strings.Contains(err.Error(), "its node was deleted") && !t.world.real && !t.world.isTainted(t.stay) {
+	if err != nil && strings.Contains(err.Error(), "its node was deleted") && !t.world.real && !t.isTainted() {
 		t.bad("no other client has deleted a node of it: %v", err)
 	}
 	switch {
