@@ -46,6 +46,8 @@ type SASLMechanism func(ctx context.Context, host string) (next func(challenge [
 // server puts the identities of the connection into the list. The name of a Kerberos identity
 // depends on the server's configuration (kerberos.removeRealmFromPrincipal), so a program should
 // not spell it in an ACL. If [WithDigestAuth] is given, too, the list has both identities.
+//
+// If mechanism is nil, Connect fails at once.
 func WithSASL(mechanism SASLMechanism) ConnectOption {
 	return slot.Connect{Wire: wire.WithSASL(wire.SASLMechanism(mechanism))}
 }

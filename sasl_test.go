@@ -85,6 +85,16 @@ func TestSASLDigest(t *testing.T) {
 }
 
 // What is wrong is said at once, and matches zk.ErrAuthFailed.
+func TestSASLWithoutAMechanism(t *testing.T) {
+	_, err := zklocks.Connect(t.Context(), []string{"127.0.0.1:1"}, time.Second, zklocks.WithSASL(nil))
+	if err == nil || !strings.Contains(err.Error(), "the mechanism is nil") {
+		t.Errorf("Connect returned %v", err)
+	}
+	if err := new(zklocks.Conn).SetServers([]string{"zk1"}); err == nil {
+		t.Error("SetServers of a Conn that Connect has not made succeeded")
+	}
+}
+
 func TestSASLWrong(t *testing.T) {
 	type server struct {
 		members int

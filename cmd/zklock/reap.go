@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,6 +39,9 @@ unless -servers or ZK_SERVERS names others.
 			if r.list, _, err = r.ensemble(); err != nil {
 				return usage("%s", unprefixed(err))
 			}
+		}
+		if slices.Contains(files, "") {
+			return usage("the name of a session file is empty")
 		}
 		if r.opts, err = r.wireOptions(); err != nil {
 			return err

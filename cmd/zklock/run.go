@@ -94,6 +94,8 @@ func (o *order) read(args []string, c *command) (err error) {
 		return usage("-once-every and -slot go together neither with each other nor with -shared, -permits and -try")
 	case c.given("once-every") && o.every <= 0:
 		return usage("-once-every %v: it must be positive", o.every)
+	case c.given("session-file") && o.file == "":
+		return usage("-session-file is empty")
 	case c.given("slot") && o.slot == "":
 		return usage("-slot is empty")
 	case string(o.data) == "__REVOKE__":

@@ -99,6 +99,8 @@ func TestWrongUsage(t *testing.T) {
 		{"-once-every and -slot go together neither with", []string{"run", "-slot", "1", "-try", "/jobs", "--", "true"}},
 		{"-once-every 0s: it must be positive", []string{"run", "-once-every", "0", "/jobs", "--", "true"}},
 		{"-slot is empty", []string{"run", "-slot", "", "/jobs", "--", "true"}},
+		{"-session-file is empty", []string{"run", "-session-file", "", "/jobs", "--", "true"}},
+		{"the name of a session file is empty", []string{"reap", "-once", ""}},
 		{"number of permits is missing", []string{"resize", "/jobs"}},
 		{`invalid number of permits "0": want 1 or more, or none`, []string{"resize", "/jobs", "0"}},
 		{"one argument too many", []string{"resize", "/jobs", "1", "2"}},

@@ -27,6 +27,9 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	for _, o := range opts {
 		o(&s)
 	}
+	if s.noMechanism {
+		return nil, errors.New("zklocks: WithSASL: the mechanism is nil")
+	}
 	for _, a := range s.auth {
 		if a.user == "" || strings.Contains(a.user, ":") {
 			// The error does not quote the user, which may be "user:password".

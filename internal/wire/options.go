@@ -14,13 +14,15 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	logger    zk.Logger // nil: none
-	auth      []credentials
-	tls       func() (*tls.Config, error) // nil: no TLS
-	sasl      SASLMechanism               // nil: none
-	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	listeners []*listener
-	follow    bool // see WithServersFromEnsemble
+	logger zk.Logger // nil: none
+	auth   []credentials
+	tls    func() (*tls.Config, error) // nil: no TLS
+	sasl   SASLMechanism               // nil: none
+
+	noMechanism bool // WithSASL was given nil
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
+	listeners   []*listener
+	follow      bool // see WithServersFromEnsemble
 
 	sessionFile *string  // path; nil: none
 	resume      *Session // resumed instead of a new session, see End; nil: none
@@ -43,7 +45,9 @@ func WithDigestAuth(user, password string) Option {
 }
 
 // WithSASL is zklocks.WithSASL.
-func WithSASL(m SASLMechanism) Option { return func(s *settings) { s.sasl = m } }
+func WithSASL(m SASLMechanism) Option {
+	return func(s *settings) { s.sasl, s.noMechanism = m, m == nil }
+}
 
 // WithTLS is zklocks.WithTLS.
 func WithTLS(config *tls.Config) Option {
