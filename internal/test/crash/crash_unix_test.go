@@ -104,12 +104,28 @@ func (s *scene) reaped() <-chan error {
 	return done
 }
 
-var deaths = map[string]func(*realzk.Child){
-	"killed":   (*realzk.Child).Kill,
-	"exits":    func(c *realzk.Child) { c.Say("exit") },
-	"panics":   func(c *realzk.Child) { c.Say("panic") },
-	"aborts":   func(c *realzk.Child) { c.Say("abort") },
-	"a parent": func(c *realzk.Child) { c.Say("start a process"); c.Hears("started"); c.Kill() },
+var deaths = map[string]func(*testing.T, *realzk.Child){
+	"killed": func(_ *testing.T, c *realzk.Child) { c.Kill() },
+	"exits":  func(_ *testing.T, c *realzk.Child) { c.Say("exit") },
+	"panics": func(_ *testing.T, c *realzk.Child) { c.Say("panic") },
+	"aborts": func(_ *testing.T, c *realzk.Child) { c.Say("abort") },
+	"a parent": func(t *testing.T, c *realzk.Child) {
+		c.Say("start a process")
+		started(t, c)
+		c.Kill()
+	},
+}
+
+// started returns the process that a child has started. It outlives the child, and is killed when the
+// test ends.
+func started(t *testing.T, c *realzk.Child) int {
+	t.Helper()
+	pid, err := strconv.Atoi(c.Hears("started"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	return pid
 }
 
 func TestAReaperFreesTheLocksOfADeadProcess(t *testing.T) {
@@ -120,7 +136,7 @@ func TestAReaperFreesTheLocksOfADeadProcess(t *testing.T) {
 			s := newScene(t)
 			c := s.holder()
 			done := s.reaped()
-			die(c)
+			die(t, c)
 			s.freed()
 			if err := <-done; err != nil {
 				t.Error(err)
@@ -139,7 +155,7 @@ func TestARestartFreesTheLocksOfTheDeadProcess(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			c := s.holder()
-			die(c)
+			die(t, c)
 			again := s.holder() // its own lock
 			again.Say("close")
 			again.Ends()
@@ -216,10 +232,7 @@ func TestAForkedProcessKeepsTheFile(t *testing.T) {
 	s := newScene(t)
 	c := s.holder()
 	c.Say("fork")
-	fork, err := strconv.Atoi(c.Hears("started"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fork := started(t, c)
 	c.Kill()
 	s.taken(c.PID())
 	done := s.reaped()
