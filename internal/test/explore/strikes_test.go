@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -203,7 +204,8 @@ func (l *ledger) doom(path string) {
 	l.doomed[claimOf(path)] = true
 }
 
-// halve loses the reply to a claim of several nodes, and deletes one of them at once.
+// halve loses the reply to a claim of several nodes, and deletes one of them at once: nobody may
+// hold with the others. The reply names them.
 func (n *nemesis) halve() {
 	h := n.host()
 	f := h.net.packets.Nth(proxy.CreateOp, 1+n.random.IntN(3), proxy.CutAfterCommit)
@@ -213,37 +215,14 @@ func (n *nemesis) halve() {
 	}
 	h.net.all().Partition()
 	defer h.net.heal()
-	claim := n.newest(h.client().conn.Client().SessionID())
+	created := func(s standing) bool { return bytes.Contains(f.Reply(), []byte(s.path)) }
+	claim := slices.DeleteFunc(n.inLine(), func(s standing) bool { return !created(s) })
 	if len(claim) > 1 && n.remove(claim[n.random.IntN(len(claim))]) {
 		n.say("halved claim", "%s: of %d nodes one is gone", h.name, len(claim))
 		for _, s := range claim {
 			n.ledger.doom(s.path)
 		}
 	}
-}
-
-// newest returns the last claim of a session: its nodes are the session's last nodes in their
-// directories. If that is true of several claims, newest returns nothing.
-func (n *nemesis) newest(session int64) (claim []standing) {
-	claims := make(map[string][]standing)
-	last := make(map[string]string)
-	for _, s := range n.inLine() {
-		if s.session == session {
-			id := idOf(s.path)
-			claims[id] = append(claims[id], s)
-			last[dirOf(s.path)] = id
-		}
-	}
-	for id, nodes := range claims {
-		if slices.ContainsFunc(nodes, func(s standing) bool { return last[dirOf(s.path)] != id }) {
-			continue
-		}
-		if claim != nil {
-			return nil
-		}
-		claim = nodes
-	}
-	return claim
 }
 
 // outrun cuts a connection right after a create, while all members but the leader lag.

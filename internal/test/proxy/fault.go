@@ -84,6 +84,7 @@ type Fault struct {
 	action Action
 
 	canceled    atomic.Bool
+	reply       []byte // of the server, before fired is closed
 	fired       chan struct{}
 	fireOnce    sync.Once
 	released    chan struct{}
@@ -95,6 +96,9 @@ type Fault struct {
 // has arrived by then. If the client's connection ends before that reply, the channel is closed
 // when the reply arrives; without a reply it is never closed.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
+
+// Reply returns the server's reply, once Fired is closed, for an action that waits for it.
+func (f *Fault) Reply() []byte { return f.reply }
 
 // Release sends the held packets. If the fault has not struck yet, it will hold its packet for no
 // time.

@@ -319,6 +319,9 @@ func (c *proxyConn) answered(first bool, body []byte) *Fault {
 	if f != nil && f.canceled.Load() && f.action.verb != answer {
 		return nil
 	}
+	if f != nil {
+		f.reply = body
+	}
 	return f
 }
 
