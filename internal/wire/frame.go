@@ -138,20 +138,6 @@ var errFrame = errors.New("malformed frame from the server")
 func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// stringAt reads a string behind its length, and returns where it ends. ok is false if b is too
-// short.
-func stringAt(b []byte, at int) (s []byte, end int, ok bool) {
-	if len(b) < at+4 {
-		return nil, 0, false
-	}
-	n := int(int32At(b, at))
-	at += 4
-	if n < 0 || n > len(b)-at {
-		return nil, 0, false
-	}
-	return b[at : at+n], at + n, true
-}
-
 // encode appends values in the protocol's encoding.
 func encode(p []byte, values ...any) []byte {
 	for _, v := range values {
@@ -218,7 +204,8 @@ func checkBody(op int32, body []byte) error {
 	case opGetACL:
 		element = 12 // rights, and the lengths of scheme and id
 	case opMulti:
-		return checkMulti(body)
+		_, _, err := decode(op, body)
+		return err
 	default:
 		return nil
 	}
@@ -229,36 +216,6 @@ func checkBody(op int32, body []byte) error {
 		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, len(body))
 	}
 	return nil
-}
-
-// checkMulti checks the results, each with a header of type, done and error.
-func checkMulti(b []byte) error {
-	const header, stat = 9, 68
-	for at := 0; ; {
-		if at+header > len(b) {
-			return fmt.Errorf("%w: Multi without an end", errFrame)
-		}
-		op, done := int32At(b, at), b[at+4] != 0
-		at += header
-		if done {
-			return nil
-		}
-		switch op {
-		case opError:
-			at += 4
-		case opSetData:
-			at += stat
-		case opCreate:
-			_, end, ok := stringAt(b, at)
-			if !ok {
-				return fmt.Errorf("%w: Multi with half a path", errFrame)
-			}
-			at = end
-		case opDelete, opCheck:
-		default:
-			return nil // the decoder returns an error here
-		}
-	}
 }
 
 // proves reports whether an answer shows that the leader has asked the quorum. A server that is cut

@@ -128,6 +128,7 @@ func FuzzReply(f *testing.F) {
 			slices.Concat(word(0), word(2), word(1), []byte("a"), word(1<<31-1), []byte("b"), stat),
 			slices.Concat(word(0), word(1<<31-1), stat),
 			slices.Concat(word(0), word(opCreate), []byte{0}, word(0), word(2), []byte("/a"), word(opSetData), []byte{0}, word(0), stat, word(-1), []byte{1}, word(-1)),
+			slices.Concat(word(0), word(opCreate), []byte{0}, word(0), word(-1), word(-1), []byte{1}, word(-1)),
 			slices.Concat(word(0), word(opCheck), []byte{0}, word(0)),
 			slices.Concat(word(0), word(opError), []byte{0}, word(-2), word(-2)),
 		} {

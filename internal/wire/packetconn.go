@@ -236,8 +236,8 @@ func (p *packetConn) readHandshake() error {
 		return err
 	}
 	if session != 0 {
-		password, _, _ := stringAt(p.buf, passwordInHandshake)
-		if err := p.admit(session, password); err != nil {
+		password := decoder{rest: p.buf[passwordInHandshake:]}
+		if err := p.admit(session, password.bytes()); err != nil {
 			return err
 		}
 	}
@@ -389,13 +389,14 @@ func (p *packetConn) take(xid, code int32, reply Reply, refusal error) {
 // release marker fires only the watch with that marker. The other watches on the node fire by its
 // deletion, whose event comes next.
 func (p *packetConn) event(body []byte) error {
-	path, _, ok := stringAt(body, 8) // behind the event's type and the state of the session
-	if !ok {
+	d := decoder{rest: body}
+	kind, _, path := d.int32(), d.int32(), d.text() // the second is the state of the session
+	if d.bad {
 		return fmt.Errorf("%w: event of %d bytes", errFrame, len(body))
 	}
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
-	e := &zk.Event{Type: zk.EventType(int32At(body, 0)), State: zk.StateConnected, Path: string(path)}
+	e := &zk.Event{Type: zk.EventType(kind), State: zk.StateConnected, Path: path}
 	for _, watch := range slices.Clone(p.watches[e.Path]) {
 		if !watch.firedBy(e) {
 			continue

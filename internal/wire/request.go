@@ -129,7 +129,7 @@ func (d *decoder) bytes() []byte {
 	return d.take(n)
 }
 
-func (d *decoder) text() string { return string(d.bytes()) }
+func (d *decoder) text() string { return string(d.take(d.int32())) } // never missing
 
 func (d *decoder) texts() (all []string) {
 	n := d.int32()

@@ -84,8 +84,8 @@ func (p *packetConn) sendSASL(response []byte) (challenge []byte, err error) {
 	default:
 		return nil, fmt.Errorf("the server answered with code %d", code)
 	}
-	challenge, _, _ = stringAt(p.buf, lengthSize+replyHeader) // the length of a challenge that is missing is -1
-	return bytes.Clone(challenge), nil
+	d := decoder{rest: p.buf[lengthSize+replyHeader:]}
+	return bytes.Clone(d.bytes()), nil // nil if it is missing
 }
 
 // refused counts the attempt if its error means that the credentials of SASL were refused. If the
