@@ -11,6 +11,7 @@
 // Environment variables request a measurement; without them only a short check of the harness runs:
 //
 //	BENCH=12                so many rounds of a second for each peer and workload
+//	BENCH_LENGTH=12s        measure each round for that long: what a lock asks at its first use weighs less
 //	BENCH_ONLY=regexp       only the workloads whose names match
 //	BENCH_DISK=1ms          have the server's disk take that much longer for each flush
 //	BENCH_AGAINST=commit    compare the library with what it was at a commit, not with peers
@@ -54,6 +55,7 @@ func fromEnv(t *testing.T) settings {
 	t.Helper()
 	s := settings{warm: 250 * time.Millisecond, length: 750 * time.Millisecond, only: regexp.MustCompile("")}
 	test.Setting(t, "BENCH", &s.rounds, strconv.Atoi)
+	test.Setting(t, "BENCH_LENGTH", &s.length, time.ParseDuration)
 	test.Setting(t, "BENCH_ONLY", &s.only, regexp.Compile)
 	test.Setting(t, "BENCH_DISK", &s.disk, time.ParseDuration)
 	return s

@@ -67,6 +67,7 @@ var runs = []run{
 		test: []string{"-v", "-timeout", "180m", "-run", "TestBench$", "./internal/test/bench"},
 		options: []option{
 			{"rounds", "BENCH", "12", "how many rounds of a second for each row; 12 take a quarter of an hour"},
+			{"length", "BENCH_LENGTH", "", "how long each round is measured, as 12s: what a lock asks at its first use weighs less"},
 			{"only", "BENCH_ONLY", "", "a pattern of workloads"},
 			{"disk", "BENCH_DISK", "", "how much slower the server's disk is made, as 1ms"},
 			{"against", "BENCH_AGAINST", "", "a commit: measure the same locks as of then, in the same rounds"},
