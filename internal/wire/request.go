@@ -184,3 +184,31 @@ func (d *decoder) results() (all []zk.MultiResponse, failed int, refusal error) 
 		all = append(all, r)
 	}
 }
+
+// checkBody refuses what the client's decoder cannot handle: a length or a count for which it
+// allocates memory before it checks whether the bytes are there, and a Multi result without an end.
+// It also refuses a body without the length: the client would read it from the bytes of an earlier
+// reply, which its buffer still has.
+func checkBody(op int32, body []byte) error {
+	element, none := 0, int32(0) // the least bytes of an element, and the count that means nil
+	switch op {
+	case opGetData, opReconfig:
+		element, none = 1, -1
+	case opGetChildren, opGetChildren2:
+		element = 4 // the length of a name
+	case opGetACL:
+		element = 12 // rights, and the lengths of scheme and id
+	case opMulti:
+		_, _, err := decode(op, body)
+		return err
+	default:
+		return nil
+	}
+	if len(body) < 4 {
+		return fmt.Errorf("%w: body of %d bytes", errFrame, len(body))
+	}
+	if n := int32At(body, 0); n < none || int(n) > (len(body)-4)/element {
+		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, len(body))
+	}
+	return nil
+}
