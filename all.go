@@ -51,11 +51,11 @@ func (a *all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zklocks: %s all: %w", op, err)
 	}
-	h := new(slot.Held[Hold])
-	if err := h.Together(ctx, parts, op, wait); err != nil {
+	grant, leaver, call, err := queue.Together(ctx, parts, op, wait)
+	if err != nil {
 		return nil, err
 	}
-	return slot.Put(h), nil
+	return slot.Give(new(slot.Held[Hold]), grant, nil, leaver, call), nil
 }
 
 // parts returns the parts of all locks, nested locks included.

@@ -83,9 +83,7 @@ func (e *Election) campaign(ctx context.Context, op string, wait bool) (*zklocks
 		return nil, e.queue.Fail(call, op, err)
 	}
 	c.leads(grant)
-	h := new(slot.Held[zklocks.Hold])
-	h.Begin(grant, e.queue, c, call)
-	return slot.Put(h), nil
+	return slot.Give(new(slot.Held[zklocks.Hold]), grant, e.queue, c, call), nil
 }
 
 var errForeign = errors.New("the hold is not a term of this election")

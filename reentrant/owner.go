@@ -42,7 +42,7 @@ func (o *owner) on(g *ownership) *owner {
 // held is a hold, with the *zklocks.Hold that the caller gets.
 type held = slot.Held[zklocks.Hold]
 
-// addLocked counts a hold of the owner, and returns it; the caller must call its Begin.
+// addLocked counts a hold of the owner, and returns it; the caller must call slot.Give.
 func (o *owner) addLocked() *held {
 	g := o.of
 	g.total++

@@ -138,8 +138,7 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	h.Begin(o.of.grant, m.queue, o, call)
-	return slot.Put(h), nil
+	return slot.Give(h, o.of.grant, m.queue, o, call), nil
 }
 
 // endedBy reports whether ctx is canceled because a hold ended with this error.

@@ -150,9 +150,7 @@ func (m *RWMutex) take(ctx context.Context, op string, kind znode.Kind, mine, ot
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	h := new(slot.Held[zklocks.Hold])
-	h.Begin(grant, m.queue, by, call)
-	return slot.Put(h), nil
+	return slot.Give(new(slot.Held[zklocks.Hold]), grant, m.queue, by, call), nil
 }
 
 // Queue lists the holders of the lock and the waiters in queue order. It reads from one server, so

@@ -110,9 +110,7 @@ func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zkl
 	if err != nil {
 		return nil, s.queue.Fail(call, op, err)
 	}
-	h := new(slot.Held[zklocks.Hold])
-	h.Begin(grant, s.queue, nil, call)
-	return slot.Put(h), nil
+	return slot.Give(new(slot.Held[zklocks.Hold]), grant, s.queue, nil, call), nil
 }
 
 func (s *Semaphore) request(n int) (queue.Request, error) {

@@ -58,9 +58,9 @@ func pathsOf(parts []Part) string {
 	return strings.Join(paths, " and ")
 }
 
-// Together begins a hold on the nodes of several parts, which are granted together or not at all.
-// op is the operation in errors.
-func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool) error {
+// Together acquires several parts, which are granted together or not at all. op is the operation in
+// errors. The results are for Hold.Begin.
+func Together(ctx context.Context, parts []Part, op string, wait bool) (*Grant, Leaver, Call, error) {
 	var call Call
 	for _, p := range parts {
 		call = append(call, p.Queue.Call(ctx, p.Request)...)
@@ -69,7 +69,7 @@ func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool)
 	if err != nil {
 		err = nameAll(op, pathsOf(parts), err)
 		call.failed(err)
-		return err
+		return nil, nil, nil, err
 	}
 	g.paths = pathsOf(parts)
 	all := make(owners, len(parts))
@@ -78,8 +78,7 @@ func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool)
 			all[i] = p.Own(g)
 		}
 	}
-	h.Begin(g, nil, all, call)
-	return nil
+	return g, all, call, nil
 }
 
 func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {

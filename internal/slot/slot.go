@@ -32,12 +32,14 @@ type Held[H any] struct {
 	public H
 }
 
-// Put returns the caller's zklocks.Hold. If an observer wants reports of leaks, Put allocates it
-// separately: only the caller refers to it, and a cleanup runs when the caller has dropped it.
-func Put[H any, P interface {
+// Give begins h on a grant, see queue.Hold.Begin, and returns the caller's zklocks.Hold. If an
+// observer wants reports of leaks, Give allocates it separately: only the caller refers to it, and a
+// cleanup runs when the caller has dropped it.
+func Give[H any, P interface {
 	*H
 	Holder
-}](h *Held[H]) P {
+}](h *Held[H], g *queue.Grant, in *queue.Queue, leaver queue.Leaver, call queue.Call) P {
+	h.Begin(g, in, leaver, call)
 	own := P(&h.public)
 	if leaked := h.Leaked(); leaked != nil {
 		own = new(H)
