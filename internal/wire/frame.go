@@ -17,6 +17,8 @@ const (
 	replyHeader = 16 // xid, zxid, error
 	maxReply    = 64 << 20
 
+	usualRequest = 256 // more than most have
+
 	minHandshake = 20 // version, timeout, session, length of the password
 	maxHandshake = 1 << 10
 	maxSASL      = 64 << 10
@@ -140,6 +142,9 @@ func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at
 
 // encode appends values in the protocol's encoding.
 func encode(p []byte, values ...any) []byte {
+	if p == nil {
+		p = make([]byte, 0, usualRequest)
+	}
 	for _, v := range values {
 		switch v := v.(type) {
 		case bool:
