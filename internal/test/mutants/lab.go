@@ -128,34 +128,50 @@ func (l *lab) look(t target, changed map[string][]byte, world string) (verdict, 
 		return failed, err.Error()
 	}
 	defer os.RemoveAll(dir)
-	var overlay string
-	env := os.Environ()
-	if t.pkg == explorer.pkg {
-		overlay, err = yields.Write(l.root, dir, changed)
-		env = append(env, "EXPLORE="+l.explore.String(), "EXPLORE_STOP=true", "EXPLORE_JOBS=1", "EXPLORE_FROM=1")
-		if world != "any" {
-			env = append(env, "EXPLORE_KIND="+world)
-		}
-	} else {
-		overlay, err = patch.Overlay(l.root, dir, changed)
-	}
+	program, err := l.build(dir, t.pkg, changed)
 	if err != nil {
 		return failed, err.Error()
-	}
-	program := filepath.Join(dir, "program.test")
-	build := exec.CommandContext(l.ctx, "go", "test", "-c", "-vet=off", "-o", program, "-overlay", overlay, ".")
-	build.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg)) // it may belong to a nested module
-	if out, err := build.CombinedOutput(); err != nil {
-		return failed, "it does not compile: " + strings.TrimSpace(string(out))
 	}
 	patience := 4*time.Minute + l.explore
 	if usual, ok := l.usual.Load(t.pkg); ok { // a mutant may run in a circle
 		patience = 30*time.Second + 3*usual.(time.Duration)
 	}
+	return l.run(program, t, world, patience)
+}
+
+// build compiles the tests of a package with changed files.
+func (l *lab) build(dir, pkg string, changed map[string][]byte) (program string, err error) {
+	var overlay string
+	if pkg == explorer.pkg {
+		overlay, err = yields.Write(l.root, dir, changed)
+	} else {
+		overlay, err = patch.Overlay(l.root, dir, changed)
+	}
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "program.test")
+	build := exec.CommandContext(l.ctx, "go", "test", "-c", "-vet=off", "-o", program, "-overlay", overlay, ".")
+	build.Dir = filepath.Join(l.root, filepath.FromSlash(pkg)) // it may belong to a nested module
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("it does not compile: %s", strings.TrimSpace(string(out)))
+	}
+	return program, nil
+}
+
+// run runs the tests in a program.
+func (l *lab) run(program string, t target, world string, patience time.Duration) (verdict, string) {
+	env := os.Environ()
+	if t.pkg == explorer.pkg {
+		env = append(env, "EXPLORE="+l.explore.String(), "EXPLORE_STOP=true", "EXPLORE_JOBS=1", "EXPLORE_FROM=1")
+		if world != "any" {
+			env = append(env, "EXPLORE_KIND="+world)
+		}
+	}
 	// A mutant may allocate forever, so the shell bounds its memory, where it can.
 	tests := exec.CommandContext(l.ctx, "sh", "-c", `ulimit -v 8000000 2>/dev/null; exec "$0" "$@"`, program, "-test.v", "-test.count=1", "-test.short=false",
 		"-test.timeout="+patience.String(), "-test.run="+t.run)
-	tests.Dir, tests.Env = build.Dir, env
+	tests.Dir, tests.Env = filepath.Join(l.root, filepath.FromSlash(t.pkg)), env
 	text, err := tests.CombinedOutput()
 	switch passed := strings.Contains(string(text), "--- PASS: "); {
 	case l.ctx.Err() != nil:

@@ -6,6 +6,7 @@
 //	go run ./internal/test/mutants -fits        # only check that each still fits the code
 //	go run ./internal/test/mutants -explore 1m  # the explorer judges, a minute each
 //	go run ./internal/test/mutants -shortcuts   # the explorer passes each shortcut's absence
+//	go run ./internal/test/mutants -explore 2s -kinds  # each kind of worlds alone
 //	go run ./internal/test/mutants -generate -seed 7 -n 20 internal/queue
 //
 // The last line is in generate.go. The compiler reads a copy of the changed file in place of the
@@ -35,6 +36,7 @@ func main() {
 	onlyFits := flag.Bool("fits", false, "check that mutants and shortcuts fit the code")
 	explore := flag.Duration("explore", 0, "let the explorer judge, for so long each")
 	shortcuts := flag.Bool("shortcuts", false, "let the explorer look for a bug in the library without each of its shortcuts")
+	kinds := flag.Bool("kinds", false, "let each kind of the explorer's worlds judge alone")
 	generate := flag.Bool("generate", false, "generate mutants of the packages whose names match the argument")
 	seed := flag.Uint64("seed", rand.Uint64N(1e6), "which of them are drawn; default: others each time")
 	n := flag.Int("n", 20, "how many are drawn")
@@ -67,13 +69,18 @@ func main() {
 			})
 		}
 	default:
-		trials = byHand(root, pattern, *explore > 0)
+		trials = byHand(root, pattern, *explore > 0 || *kinds)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	dir, err := os.MkdirTemp("", "mutants-")
 	exitOn(err)
 	l := &lab{ctx: ctx, root: root, dir: dir, explore: cmp.Or(*explore, 20*time.Second)}
+	if *kinds {
+		l.kinds(trials, *jobs)
+		_ = os.RemoveAll(dir)
+		return
+	}
 	began := time.Now()
 	count := l.judge(trials, *jobs)
 	_ = os.RemoveAll(dir)
