@@ -840,7 +840,9 @@ func (n *nemesis) excuseAll(dir string) {
 func (n *nemesis) excuse(path string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.entered[idOf(path)] = n.clock.now()
+	if id := idOf(path); n.entered[id] == 0 { // else it holds since then
+		n.entered[id] = n.clock.now()
+	}
 }
 
 // resizeUnheard stores another number of permits while no client has READ.
