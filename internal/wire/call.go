@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 	"errors"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // The packetConn sends the locks' requests itself, between the client's packets. So each of them
@@ -60,8 +62,9 @@ func (call *Call) answered(r Reply, err error) {
 
 // Wait waits for the reply until ctx is canceled. If the server refuses the request, the error is
 // an error of package zk or a Code. If there is no reply, the error is ErrOver or ErrUnsent if the
-// request was not sent and will not be, zk.ErrConnectionClosed if the connection was lost, and
-// ErrNoAnswer if ctx is canceled. After ErrNoAnswer the reply may still arrive, for another Wait.
+// request was not sent and will not be, zk.ErrConnectionClosed if the connection was lost or the
+// Conn closed, and ErrNoAnswer if ctx is canceled. After the last two the reply may still arrive,
+// for another Wait.
 func (call *Call) Wait(ctx context.Context) (Reply, error) {
 	select {
 	case <-call.over:
@@ -71,6 +74,9 @@ func (call *Call) Wait(ctx context.Context) (Reply, error) {
 	call.conn.mu.Lock()
 	defer call.conn.mu.Unlock()
 	call.left = true
+	if call.err == ErrNoAnswer && ctx.Err() == nil { // the program has closed the Conn
+		return call.reply, zk.ErrConnectionClosed
+	}
 	return call.reply, call.err
 }
 

@@ -156,6 +156,26 @@ func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
 	}
 }
 
+// Close ends the call of a request that was sent, with the error of a lost connection, also before
+// the connection is cut.
+func TestCloseEndsACallUnderWay(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.answer = func(_ int64, _ net.Conn, _, op int32) bool { return op == opMulti }
+		conn := f.start().connect()
+		conn.Monitored(func() Monitor { return slowMonitor{} })
+		time.AfterFunc(time.Second, func() { conn.Close() })
+		if _, err := conn.Ask(t.Context(), AnySession, Multi()); err != zk.ErrConnectionClosed {
+			t.Error(err)
+		}
+	})
+}
+
+// slowMonitor takes a while to notify the holds.
+type slowMonitor struct{}
+
+func (slowMonitor) Check() { time.Sleep(time.Millisecond) } // virtual
+
 // No reply makes the decoder panic, or allocate more than its bytes explain.
 func FuzzDecode(f *testing.F) {
 	stat := make([]byte, 68)
