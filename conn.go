@@ -298,9 +298,10 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 // Use a file of its own for each connection, on a local file system, best below /run. No program
 // may close, unlock, remove or copy it while the process lives. Connect creates it with mode 0600.
 // While another process has it, Connect waits, and when ctx is canceled its error names that
-// process. Connect fails at once if the file has other content, which it leaves as it was; if it is
-// a symbolic link, has a second name, belongs to another user or can be opened by other users; if
-// it is on a network file system (on systems other than Linux that is not checked); and on Windows.
+// process. If another connection of this process has it, Connect fails after two seconds. Connect
+// fails at once if the file has other content, which it leaves as it was; if it is a symbolic link,
+// has a second name, belongs to another user or can be opened by other users; if it is on a network
+// file system (on systems other than Linux that is not checked); and on Windows.
 //
 // The file is a hint, and no hold depends on it. The locks are free after the session timeout, as
 // without a file, if the host stops, if the file cannot be written later, if the servers refuse to

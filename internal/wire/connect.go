@@ -99,7 +99,7 @@ func (c *Conn) start(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if c.resume != nil && c.Session() == 0 {
-		return errOver
+		return ErrOver
 	}
 	for _, a := range c.auth {
 		err := insist(ctx, func() error {

@@ -53,28 +53,38 @@ const (
 // ErrFileInUse means that another process, or another Conn of this process, has the file.
 var ErrFileInUse = errors.New("in use")
 
-// openSessionFile opens the file. It refuses a file that another user can lock, or that several
-// hosts may share.
+// openSessionFile opens the file. It refuses a file that has other content, that another user can
+// lock, or that several hosts may share.
 func openSessionFile(path string, flag int) (*sessionFile, error) {
 	file, err := openFile(path, flag)
-	if err == nil {
-		if err = checkFile(file); err != nil {
-			file.Close()
-		}
+	if err != nil {
+		return nil, err
 	}
-	return &sessionFile{File: file}, err
+	f := &sessionFile{File: file}
+	if err = checkFile(file); err == nil {
+		_, err = f.read()
+	}
+	if err != nil {
+		file.Close()
+	}
+	return f, err
 }
 
 // lock locks the file when no other process has locked it and the process that wrote it has ended.
-// When ctx is canceled first, it returns an error that matches ErrFileInUse.
+// When ctx is canceled first, or if this process itself keeps the file locked, it returns an error
+// that matches ErrFileInUse.
 //
 // The second condition is for a program that closes the file by a bug and continues. It is checked
 // where processID sees that program. A dying process releases its files a moment before it is a
 // zombie, so the check is repeated soon.
 func (f *sessionFile) lock(ctx context.Context) error {
-	for {
+	for began := time.Now(); ; {
 		err, pause := flock(f.File, false), 10*time.Millisecond
 		r, _ := f.read()
+		own := r.PID == os.Getpid() && r.Host == hostID() && r.Process == processID(r.PID)
+		if err == ErrFileInUse && own && time.Since(began) > 2*dying { // it is not about to close it
+			return fmt.Errorf("%w by another connection of this process: use a file of its own for each", err)
+		}
 		if err == nil && r.Process != "" && r.Process == processID(r.PID) {
 			err, pause = ErrFileInUse, time.Millisecond
 		}
@@ -82,12 +92,17 @@ func (f *sessionFile) lock(ctx context.Context) error {
 			return err
 		}
 		if sleep(ctx, pause) != nil {
-			if r.PID != 0 {
-				err = fmt.Errorf("%w by process %d, or by a process that ends its session", err, r.PID)
-			}
-			return fmt.Errorf("%w: %w", err, ctx.Err())
+			return fmt.Errorf("%w: %w", r.inUse(), ctx.Err())
 		}
 	}
+}
+
+// inUse is ErrFileInUse with the process that has written the record, if it is known.
+func (r record) inUse() error {
+	if r.PID == 0 {
+		return ErrFileInUse
+	}
+	return fmt.Errorf("%w by process %d, or by a process that ends its session", ErrFileInUse, r.PID)
 }
 
 // dead returns the session of the dead process that had locked the file before, and its servers.

@@ -256,27 +256,24 @@ func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
 		if there, _, err := first.Exists(node); err != nil || !there {
 			t.Errorf("the node of the first is there: %v, %v", there, err)
 		}
-		// The second waits for the first.
-		done, said := make(chan error, 1), &lines{}
-		go func() {
-			second, err := wire.Connect(t.Context(), v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(file), wire.WithLogger(said)})...)
-			if err == nil {
-				err = second.Close()
-			}
-			done <- err
-		}()
-		time.Sleep(2 * time.Second) // virtual
-		if want := fmt.Sprintf("zklocks: session file %s: Connect waits, because it is in use by process %d", file, os.Getpid()); !slices.Contains(said.all(), want) {
+		// The second waits for a while, in case the first is being closed.
+		said := &lines{}
+		_, err = wire.Connect(t.Context(), v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(file), wire.WithLogger(said)})...)
+		if want := file + ": in use by another connection of this process: use a file of its own for each"; err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if want := fmt.Sprintf("zklocks: session file %s: Connect waits, because it is in use by process %d, or by a process that ends its session", file, os.Getpid()); !slices.Contains(said.all(), want) {
 			t.Errorf("the log %q does not have %q", said.all(), want)
 		}
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
-		test.Within(t, time.Second, "the second connects", func() {
-			if err := <-done; err != nil {
+		time.AfterFunc(time.Second, func() {
+			if err := first.Close(); err != nil {
 				t.Error(err)
 			}
 		})
+		second := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
+		if there, _, err := second.Exists(node); err != nil || there {
+			t.Errorf("the node of the first is there: %v, %v", there, err)
+		}
 	})
 }
 

@@ -12,9 +12,6 @@ import (
 // dying bounds the time between the end of a process and the moment when the system shows it.
 const dying = time.Second
 
-// errOver means that the session to resume is over.
-var errOver = errors.New("the session is over")
-
 // End ends the session of a dead process, as that process would: it resumes the session with the
 // same handshake and the same credentials, and closes it. It returns nil when a server has
 // confirmed that the session is over, and tries until ctx is canceled.
@@ -24,7 +21,7 @@ func End(ctx context.Context, servers []string, timeout time.Duration, dead Sess
 	})
 	for {
 		c, err := Connect(ctx, servers, timeout, opts...)
-		if errors.Is(err, errOver) {
+		if errors.Is(err, ErrOver) {
 			return nil
 		}
 		if err == nil {
@@ -71,6 +68,27 @@ func Reap(path string, wait bool, servers []string, timeout time.Duration, opts 
 	return dead.ID, f.do(func() error { return f.Truncate(0) })
 }
 
+// CheckSessionFile returns why a file cannot be a session file, without its path. The error matches
+// fs.ErrNotExist if there is none yet.
+func CheckSessionFile(path string) error {
+	f, err := openSessionFile(path, 0)
+	if err == nil {
+		err = f.Close()
+	}
+	return err
+}
+
+// AwaitSessionFile returns when no process has the session file. When ctx is canceled before, the
+// error matches ErrFileInUse.
+func AwaitSessionFile(ctx context.Context, path string) error {
+	f, err := openSessionFile(path, 0)
+	if err != nil {
+		return err
+	}
+	defer f.do(f.release)
+	return f.lock(ctx)
+}
+
 // takeOver locks the session file and ends the session of the process that had it before. If the
 // servers refuse that, or none answers within a session timeout, it only logs that.
 func (c *Conn) takeOver(ctx context.Context, s settings) error {
@@ -83,7 +101,7 @@ func (c *Conn) takeOver(ctx context.Context, s settings) error {
 		c.file = f
 		waits := time.AfterFunc(time.Second, func() {
 			r, _ := f.read()
-			c.Printf("zklocks: session file %s: Connect waits, because it is in use by process %d", f.Name(), r.PID)
+			c.Printf("zklocks: session file %s: Connect waits, because it is %v", f.Name(), r.inUse())
 		})
 		err = f.lock(ctx)
 		waits.Stop()
