@@ -86,7 +86,7 @@ func (s *servers) connect(ctx context.Context, more ...zklocks.ConnectOption) (*
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, context.Cause(ctx)
 	case errors.Is(err, wire.ErrFileInUse):
-		return nil, fail(exitFailed, "%s", unprefixed(err))
+		return nil, err
 	case errors.Is(err, context.DeadlineExceeded):
 		// The error names the addresses, the time and the reason for which TLS failed.
 		hint := "set ZK_SERVERS or -servers, or start one with zklock dev"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,7 +164,9 @@ func TestReapFails(t *testing.T) {
 		{exitUsage, "the session file is missing", []string{"reap"}},
 		{exitUsage, "one:two:three", []string{"reap", "-servers", "one:two:three", other}},
 		{exitFailed, other + ": it has other content: use a file of its own", []string{"reap", "-once", other}},
+		{exitFailed, other + ": it has other content: use a file of its own", []string{"reap", other}},
 		{exitFailed, dir + ": is a directory", []string{"reap", "-once", dir}},
+		{exitFailed, dir + ": is a directory", []string{"reap", filepath.Join(dir, "none"), dir}},
 		{exitUsage, other + ": it has other content", []string{"run", "-session-file", other, "/x", "--", "true"}},
 	} {
 		if code, text := prints(t, "127.0.0.1:1", nil, tc.args...); code != tc.code || !strings.Contains(text, tc.text) {
@@ -172,15 +175,32 @@ func TestReapFails(t *testing.T) {
 	}
 }
 
-// Two runs with one file: the second does not run at the same time, and says for whom it waits.
+// Two runs with one file: the second waits for the first as for a lock, and says for whom.
 func TestRunWithAFileInUse(t *testing.T) {
 	t.Parallel()
 	server, file := loopback.For(t).Addr(), filepath.Join(t.TempDir(), "session")
 	c := start(t, server, "run", "-session-file", file, "/one", "--", "sh", "-c", "echo parent $PPID; read line")
-	zklock := c.Hears("parent")
-	code, text := prints(t, server, nil, "run", "-session-timeout", "1s", "-session-file", file, "/two", "--", "true")
-	if code != exitFailed || !strings.Contains(text, "in use by process "+zklock) {
-		t.Errorf("exit code %d, %s", code, text)
+	by := "in use by process " + c.Hears("parent")
+	second := []string{"run", "-session-file", file, "/two", "--", "true"}
+	for _, tc := range []struct {
+		code  int
+		text  string
+		flags []string
+	}{
+		{exitBusy, "session file " + file + " is " + by, []string{"-try"}},
+		{exitBusy, "", []string{"-try", "-quiet"}},
+		{exitTimeout, "session file " + file + " was not free within 2s: it is " + by, []string{"-wait", "2s"}},
+		{exitTimeout, "", []string{"-wait", "100ms", "-quiet"}},
+	} {
+		code, text := prints(t, server, nil, slices.Concat(second[:1], tc.flags, second[1:])...)
+		if code != tc.code || !strings.Contains(text, tc.text) || tc.text == "" && text != "" {
+			t.Errorf("%v: exit code %d, %s", tc.flags, code, text)
+		}
+	}
+	waits := startHeard(t, server, second...)
+	if got, want := waits.Hears("zklock:"), "waiting: session file "+file+" is "+by; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 	finish(t, c)
+	ends(t, waits, 0)
 }

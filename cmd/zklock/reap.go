@@ -47,6 +47,11 @@ unless -servers or ZK_SERVERS names others.
 			return err
 		}
 		if !*once {
+			for _, file := range files {
+				if err := wire.CheckSessionFile(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return fail(exitFailed, "%s: %s", file, unprefixed(err))
+				}
+			}
 			stop := make(chan os.Signal, 1)
 			signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 			for _, file := range files {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/once"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -149,11 +150,7 @@ func (o *order) run() error {
 		ctx, cancel = context.WithTimeout(ctx, o.wait)
 		defer cancel()
 	}
-	var file []zklocks.ConnectOption
-	if o.file != "" {
-		file = append(file, zklocks.WithSessionFile(o.file))
-	}
-	conn, err := o.connect(ctx, file...)
+	conn, err := o.connectWithFile(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,6 +188,42 @@ func (o *order) run() error {
 		return ended
 	}
 	return err
+}
+
+// connectWithFile connects with the session file, if there is one. While another process has the
+// file, that process holds or waits for its lock, so the wait for the file is a wait for the lock.
+func (o *order) connectWithFile(ctx context.Context) (*zklocks.Conn, error) {
+	if o.file == "" {
+		return o.connect(ctx)
+	}
+	for said := false; ; said = true {
+		soon, cancel := context.WithTimeout(ctx, patience/2) // a process that dies has it for a moment
+		inUse := wire.AwaitSessionFile(soon, o.file)
+		cancel()
+		if !errors.Is(inUse, wire.ErrFileInUse) { // Connect returns other errors
+			conn, err := o.connect(ctx, zklocks.WithSessionFile(o.file))
+			if errors.Is(err, wire.ErrFileInUse) { // another process was faster
+				continue
+			}
+			return conn, err
+		}
+		by, _, _ := strings.Cut(inUse.Error(), ": ")
+		var signalled exit
+		switch {
+		case errors.As(context.Cause(ctx), &signalled):
+			return nil, signalled
+		case o.quiet && o.try:
+			return nil, exit{code: exitBusy}
+		case o.try:
+			return nil, fail(exitBusy, "session file %s is %s", o.file, by)
+		case o.quiet && ctx.Err() != nil:
+			return nil, exit{code: exitTimeout}
+		case ctx.Err() != nil:
+			return nil, fail(exitTimeout, "session file %s was not free within %v: it is %s", o.file, o.wait, by)
+		case !said && !o.quiet:
+			say("waiting: session file %s is %s", o.file, by)
+		}
+	}
 }
 
 // perform calls work under the lock, or once in a period or for a slot.

@@ -195,6 +195,13 @@ func TestFlagsMayFollowThePath(t *testing.T) {
 	ends(t, start(t, "", "ls", path, "-status"), exitFree)
 }
 
+// startHeard is start, but the test hears what zklock says while it runs.
+func startHeard(t *testing.T, servers string, args ...string) *realzk.Child {
+	cmd := zklockCommand(t, servers, args...)
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$@" 2>&1`, "sh"}, cmd.Args...)
+	return realzk.StartProgram(t, cmd)
+}
+
 // After two seconds run prints that it waits, and for which holder.
 func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
@@ -202,9 +209,7 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	h := holder(t, path)
 	quiet := start(t, "", "run", "-quiet", path, "--", "true")
 	inLine(t, path, 2)
-	cmd := zklockCommand(t, "", "run", path, "--", "true")
-	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$@" 2>&1`, "sh"}, cmd.Args...)
-	c := realzk.StartProgram(t, cmd)
+	c := startHeard(t, "", "run", path, "--", "true")
 	want := regexp.MustCompile(`^waiting for ` + path + `, held by \{"host":".*","pid":\d+,"command":"sh"\}, which queued \d+s ago$`)
 	if got := c.Hears("zklock:"); !want.MatchString(got) {
 		t.Errorf("it says %q", got)
