@@ -81,7 +81,9 @@ func (c *Conn) move(server string) bool {
 		next, err = c.open(c.moves, "tcp", server, server, longestTry, sasl)
 	}
 	if err != nil {
-		c.Printf("zklocks: not moved to %s: %v", server, err)
+		if c.moves.Err() == nil {
+			c.Printf("zklocks: not moved to %s: %s", server, strings.TrimPrefix(err.Error(), server+": "))
+		}
 		return false
 	}
 	c.mu.Lock()
@@ -122,14 +124,19 @@ const configNode = "/zookeeper/config"
 // configuration. Otherwise all clients of an ensemble would move at one instant.
 const scatter = 5 * time.Second
 
+// longestPause is between two tries to read a configuration that the client may not read.
+const longestPause = 5 * time.Minute
+
 // followEnsemble keeps the servers as the ensemble's dynamic configuration has them, until the Conn
 // is closed.
 func (c *Conn) followEnsemble() {
+	pause := scatter
 	for c.quit.Err() == nil {
 		changed := c.Changed()
 		w, err := c.WatchData(c.quit, AnySession, configNode)
 		switch {
 		case err == nil:
+			pause = scatter
 			if c.follow(string(w.Data)) {
 				continue // it may have changed meanwhile
 			}
@@ -137,10 +144,11 @@ func (c *Conn) followEnsemble() {
 			continue
 		case err == zk.ErrNoAuth || err == zk.ErrNoNode:
 			c.Printf("zklocks: %s: %v", configNode, err)
+			pause = min(2*pause, longestPause)
 		}
 		select {
 		case <-changed:
-		case <-time.After(scatter):
+		case <-time.After(pause):
 		case <-c.quit.Done():
 		}
 	}
@@ -200,8 +208,11 @@ func parseConfig(text string, secure bool) (servers []string, err error) {
 		}
 		servers = append(servers, net.JoinHostPort(host, port))
 	}
+	if servers == nil { // a standalone server
+		return nil, errors.New("it lists no servers")
+	}
 	if servers, err = Addresses(servers); err != nil {
-		return nil, err
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "zklocks: "))
 	}
 	slices.Sort(servers)
 	return servers, nil

@@ -1,8 +1,16 @@
 package wire
 
 import (
+	"context"
+	"fmt"
+	"net"
+	"os"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 func TestParseConfig(t *testing.T) {
@@ -31,5 +39,91 @@ version=100000000`
 		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
 			t.Errorf("%q, secure %v: got %q, %v, want %q", c.text, c.secure, got, err, c.want)
 		}
+	}
+}
+
+// A lineLog is a logger of this package's lines, without the client's.
+type lineLog chan string
+
+func (l lineLog) Printf(format string, args ...any) {
+	if line := fmt.Sprintf(format, args...); strings.HasPrefix(line, "zklocks:") {
+		l <- line
+	}
+}
+
+// all returns the lines since the last call.
+func (l lineLog) all() (lines []string) {
+	for len(l) > 0 {
+		lines = append(lines, <-l)
+	}
+	return lines
+}
+
+// The log says why the servers remain: once, or for a node that cannot be read, at growing
+// intervals. Close leaves no line, whatever is under way.
+func TestWhyTheServersRemain(t *testing.T) {
+	const remain = "zklocks: /zookeeper/config: "
+	for name, c := range map[string]struct {
+		reply []byte // to the read, behind its zxid
+		says  string
+		most  int // lines in an hour
+	}{
+		"a standalone server": {slices.Concat(word(0), word(0), make([]byte, 68)), "it lists no servers; the servers remain ", 1},
+		"a wrong port":        {slices.Concat(word(0), word(26), []byte("server.1=zk1:2888:3888;a:b"), make([]byte, 68)), `address "a:b": want host or host:port; the servers remain `, 1},
+		"no node":             {word(codeNoNode), zk.ErrNoNode.Error(), 20},
+		"no right":            {word(-102), zk.ErrNoAuth.Error(), 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				f, said := newFakeServer(t), make(lineLog, 2000)
+				f.answer = func(_ int64, w net.Conn, xid, op int32) bool {
+					if op == opGetData {
+						w.Write(frame(append(header(xid)[:12], c.reply...)))
+					}
+					return op == opGetData
+				}
+				at := f.start().listener.Addr().String()
+				conn := f.connect(WithServersFromEnsemble(), WithLogger(said))
+				time.Sleep(time.Hour) // virtual
+				conn.Close()
+				want := remain + c.says
+				if c.most == 1 {
+					want += at
+				}
+				if all := said.all(); len(all) == 0 || len(all) > c.most || slices.ContainsFunc(all, func(line string) bool { return line != want }) {
+					t.Errorf("%d lines, want at most %d lines %q: %q", len(all), c.most, want, all[:min(3, len(all))])
+				}
+			})
+		})
+	}
+}
+
+// A move that fails is logged, with the server once. A move that Close ends is not logged.
+func TestAMoveThatFails(t *testing.T) {
+	for _, servers := range [][]string{{"silent:2181"}, {"silent:2181", "mute:2181"}} {
+		inBubble(t, func(t *testing.T) {
+			f, said := newFakeServer(t).start(), make(lineLog, 10)
+			conn := f.connect(WithLogger(said), WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+				if address == servers[0] || address == "mute:2181" {
+					<-ctx.Done()
+					return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+				}
+				return f.dial(ctx, network, address)
+			}))
+			if err := conn.SetServers(servers); err != nil {
+				t.Error(err)
+			}
+			all := said.all()
+			if want := "zklocks: not moved to silent:2181: context deadline exceeded: dial tcp: i/o timeout"; len(all) != len(servers) || !slices.Contains(all, want) {
+				t.Errorf("%q, want %q", all, want)
+			}
+			time.AfterFunc(time.Millisecond, func() { conn.Close() })
+			if err := conn.SetServers(servers[:1]); err != nil {
+				t.Error(err)
+			}
+			if more := said.all(); more != nil {
+				t.Errorf("Close leaves %q", more)
+			}
+		})
 	}
 }
