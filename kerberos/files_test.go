@@ -62,6 +62,9 @@ func TestWrongFiles(t *testing.T) {
 		mechanism zklocks.SASLMechanism
 		says      []string
 	}{
+		"no service":            {Keytab(table, "locker", WithConfig(conf), WithService("")), []string{`service "": want name or name/host`}},
+		"half a service":        {Keytab(table, "locker", WithConfig(conf), WithService("zookeeper/")), []string{`service "zookeeper/": want name or name/host`}},
+		"three parts":           {Keytab(table, "locker", WithConfig(conf), WithService("a/b/c")), []string{`service "a/b/c": want name or name/host`}},
 		"no keytab":             {Keytab("/nowhere/app.keytab", "locker", WithConfig(conf)), []string{"keytab /nowhere/app.keytab", "no such file"}},
 		"an empty keytab":       {Keytab(write(t, "k", nil), "locker", WithConfig(conf)), []string{"keytab", "/k"}},
 		"half a keytab":         {Keytab(write(t, "k", []byte{5, 2, 0, 0, 0, 99, 0}), "locker", WithConfig(conf)), []string{"keytab", "/k"}},

@@ -38,11 +38,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/jcmturner/gokrb5/v8/client"
 	"github.com/jcmturner/gokrb5/v8/config"
 	"github.com/jcmturner/gokrb5/v8/credentials"
@@ -171,7 +173,9 @@ func newMechanism(opts []Option, login func(*config.Config) (*login, error)) zkl
 // start is the zklocks.SASLMechanism.
 func (m *mechanism) start(ctx context.Context, host string) (func([]byte) ([]byte, bool, error), error) {
 	service := m.service
-	if !strings.Contains(service, "/") {
+	if parts := strings.Split(service, "/"); len(parts) > 2 || slices.Contains(parts, "") {
+		return nil, fmt.Errorf("%w: service %q: want name or name/host", zk.ErrAuthFailed, service)
+	} else if len(parts) == 1 {
 		service += "/" + strings.TrimSuffix(strings.ToLower(host), ".")
 	}
 	t, err := m.ticket(ctx, service)
