@@ -3,11 +3,14 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/observe"
 )
 
@@ -15,7 +18,9 @@ import (
 func Waits(tracer trace.Tracer) observe.Observer {
 	record := func(ctx context.Context, lock observe.LockInfo, end time.Time, waited time.Duration, failed error) {
 		_, span := tracer.Start(ctx, "wait for "+lock.Path, trace.WithTimestamp(end.Add(-waited)))
-		if failed != nil {
+		span.SetAttributes(attribute.Bool("granted", failed == nil))
+		expected := errors.Is(failed, zklocks.ErrBusy) || errors.Is(failed, context.Canceled) // of a Try, or the caller has left
+		if failed != nil && !expected {
 			span.SetStatus(codes.Error, failed.Error())
 		}
 		span.End(trace.WithTimestamp(end))
