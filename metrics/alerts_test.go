@@ -50,6 +50,7 @@ func TestHealthyFleetsRaiseNoAlert(t *testing.T) {
 		"a semaphore of which one permit is held for long":       slowPermit,
 		"a rolling restart of the programs, then of the servers": rollingRestart,
 		"short calls, some of which are busy or canceled":        shortCalls,
+		"bounded waits, some of which are too short":             boundedWaits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,6 +181,33 @@ func shortCalls(f *fleet) {
 		}
 	}
 	f.scrape(day)
+}
+
+// boundedWaits has callers that wait for five seconds, and a job that keeps the lock for twelve seconds
+// every five minutes. Once an hour a client is cut off for ten seconds.
+func boundedWaits(f *fleet) {
+	a, b := f.start("a"), f.start("b")
+	for _, p := range []*process{a, b} {
+		lock := rwlock.New(p.conn, "/cart")
+		p.each(10*time.Second, 0, func(ctx context.Context) {
+			p.do(ctx, zklocks.Within(5*time.Second, lock.Lock), func(ctx context.Context) { p.sleep(ctx, 100*time.Millisecond) })
+		})
+	}
+	b.each(5*time.Minute, time.Minute, func(ctx context.Context) {
+		b.do(ctx, rwlock.New(b.conn, "/cart").Lock, func(ctx context.Context) { b.sleep(ctx, 12*time.Second) })
+	})
+	a.each(time.Hour, 30*time.Minute, func(ctx context.Context) {
+		a.host.Partition()
+		a.sleep(ctx, 10*time.Second)
+		a.host.Heal()
+	})
+	f.scrape(day)
+	counts := values(f.T, a.registry)
+	for _, reason := range []string{"timeout", "no_answer"} {
+		if series := "zklocks_failed_total{kind=write,path=/cart,reason=" + reason + "}"; counts[series] < 10 {
+			f.Errorf("%s is %v", series, counts[series])
+		}
+	}
 }
 
 // Each alert fires for its faults.
