@@ -32,7 +32,7 @@ func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, 
 		return nil, err
 	} else if at.permits > 0 {
 		err := fmt.Errorf("%s is a semaphore: say -permits %d, or take another path", l.path, at.permits)
-		return nil, exit{exitFailed, err, fmt.Sprintf("zklock resize %s none makes it a lock", l.path)}
+		return nil, exit{exitFailed, err, fmt.Sprintf("the node has the data %d; zklock resize %s none deletes them, if no program needs them", at.permits, l.path)}
 	}
 	m := rwlock.New(conn, l.path, data)
 	if l.shared {

@@ -593,7 +593,7 @@ func TestResize(t *testing.T) {
 		o.code(err, exitFailed, nightly+": permits are held or waited for")
 		given(o, a)
 		given(o, b)
-		if text, err := resize(0); err != nil || text != nightly+": no number of permits, 3 before\n" {
+		if text, err := resize(0); err != nil || text != nightly+": deleted its data, the number 3\n" {
 			o.Errorf("to none: %s, %v", text, err)
 		}
 		if there, _, err := o.other.Client().Exists(o.other.Path(nightly)); there || err != nil {

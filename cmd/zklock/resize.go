@@ -21,7 +21,9 @@ The first zklock run -permits N stores N at the path, and later ones must say
 the same. Waiters follow the new number at once, and holders keep their permits.
 The server forgets the number about a minute after the last lock.
 
-none fails while a permit is held or waited for. A program that has used the
+none deletes the number, which is the data of the node, and the node if nothing
+is below it. It cannot tell a number that another program has stored there. It
+fails while a permit is held or waited for. A program that has used the
 semaphore stores its number again.
 `)
 	t := &target{}
@@ -66,11 +68,11 @@ func (t *target) resize(ctx context.Context, conn *zklocks.Conn, n int) error {
 	if err != nil {
 		return err
 	}
-	now := "no number of permits"
 	if n > 0 {
-		now = fmt.Sprintf("%d permits", n)
+		t.printf("%s: %d permits, %d before\n", t.path, n, at.permits)
+	} else {
+		t.printf("%s: deleted its data, the number %d\n", t.path, at.permits)
 	}
-	t.printf("%s: %s, %d before\n", t.path, now, at.permits)
 	return nil
 }
 
