@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The packetConn sends the locks' requests itself, between the client's packets. So each of them
+// The packetConn sends the locks' requests itself, between go-zookeeper's packets. So each of them
 // belongs to one connection and to one session, its reply has the server's code and zxid, and a
 // caller whose ctx is canceled withdraws a request that was not sent yet.
 

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The requests have the same bytes as the client's.
+// The requests have the same bytes as go-zookeeper's.
 func TestRequestsAreTheClients(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t)

@@ -19,8 +19,8 @@ import (
 // server has answered.
 var ErrNoAnswer = errors.New("no answer from ZooKeeper")
 
-// A Conn is a connection to an ensemble: the zk client, which Connect makes, and what this package
-// adds. The client calls the Conn to dial, to log and to report session events.
+// A Conn is a connection to an ensemble: a zk.Conn, which Connect makes, and what this package
+// adds. go-zookeeper calls the Conn to dial, to log and to report session events.
 type Conn struct {
 	*zk.Conn
 	*state
@@ -33,7 +33,7 @@ type Conn struct {
 	returned atomic.Bool     // Connect has returned the Conn
 	events   context.Context // done when Connect has failed: no session event is reported after that
 	failed   context.CancelFunc
-	work     sync.WaitGroup // the goroutine that drains the client's events
+	work     sync.WaitGroup // the goroutine that drains go-zookeeper's events
 
 	logged sync.Map     // the messages that Printf does not log again now
 	zxid   atomic.Int64 // in the last reply of this session; 0: none. See takeZxid
@@ -42,12 +42,12 @@ type Conn struct {
 	// not count.
 	Dropped atomic.Bool
 
-	// moving has a value while SetServers, Rebalance or Close runs. A mutex would stop the clock of a
-	// synctest bubble.
+	// moving has a value while SetServers, Rebalance or Close runs. A mutex would stop the clock of
+	// a synctest bubble.
 	moving         chan struct{}
 	moves          context.Context // done when Close has begun, which ends the attempt of a move
 	stopMoves      context.CancelFunc
-	closed         bool        // Close has ended the client; guarded by moving
+	closed         bool        // Close has ended go-zookeeper; guarded by moving
 	closeConfirmed atomic.Bool // a server has answered the request to end the session
 
 	file *sessionFile            // locked; nil: none
@@ -55,10 +55,10 @@ type Conn struct {
 
 	// state.mu guards what follows.
 	current *packetConn // nil before the first
-	next    *packetConn // of a planned move, until the client dials; nil: none
+	next    *packetConn // of a planned move, until go-zookeeper dials; nil: none
 	beats   beats
 	xid     int32 // of the last request of a packetConn's own
-	// credentials says that the client has sent credentials. So it sends them again on each later
+	// credentials says that go-zookeeper has sent credentials. So it sends them again on each later
 	// connection.
 	credentials bool
 }
@@ -89,10 +89,10 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 	return c
 }
 
-// dial is the client's zk.Dialer. It ignores the client's timeout, which is the same for all
+// dial is go-zookeeper's zk.Dialer. It ignores go-zookeeper's timeout, which is the same for all
 // sessions and servers.
 func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
-	c.hangUp() // the client does not close its connection when the session has expired
+	c.hangUp() // go-zookeeper does not close its connection when the session has expired
 	conn, err := c.takeNext(server), error(nil)
 	if conn == nil {
 		if sleep(c.quit, c.hosts.pause()) != nil {
@@ -115,7 +115,7 @@ func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
 	return conn, nil
 }
 
-// planned returns the server of a planned move, if the client has not connected to it yet.
+// planned returns the server of a planned move, if go-zookeeper has not connected to it yet.
 func (c *Conn) planned() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,8 +197,8 @@ func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Co
 	return secured, nil
 }
 
-// event is the client's zk.EventCallback. The client may hold mutexes while it calls event. So
-// event must neither block nor call the client.
+// event is go-zookeeper's zk.EventCallback. go-zookeeper may hold mutexes while it calls event. So
+// event must neither block nor call go-zookeeper.
 func (c *Conn) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
@@ -217,9 +217,9 @@ func (c *Conn) event(e zk.Event) {
 		c.disconnect()
 		c.mu.Unlock()
 		if c.IsClosed() {
-			// The client answers all requests in its queue and ends. Close may be about to put its
-			// last request into the queue. If the request came after the client's end, Close would
-			// wait a second.
+			// go-zookeeper answers all requests in its queue and ends. Close may be about to put
+			// its last request into the queue. If the request came after go-zookeeper's end, Close
+			// would wait a second.
 			time.Sleep(2 * time.Millisecond)
 		}
 	}
@@ -295,7 +295,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.closed = true
-	session := c.Session() // 0: the program has closed the client
+	session := c.Session() // 0: the program has closed the zk.Conn
 	c.end()
 	c.putAway()
 	if session == 0 || c.closeConfirmed.Load() {
@@ -304,12 +304,12 @@ func (c *Conn) Close() error {
 	return errUnconfirmed
 }
 
-// end closes the client. It declares the holds lost first, because the client may be unable to send
-// its last request to a server that does not read.
+// end ends go-zookeeper. It declares the holds lost first, because go-zookeeper may be unable to
+// send its last request to a server that does not read.
 //
 // A client without a connection does not notice that it was closed. It would dial forever, and no
 // goroutine would take its last request from the queue. So end closes the network connection, which
-// ends the attempt, and waits until hosts.Next has ended the client.
+// ends the attempt, and waits until hosts.Next has ended go-zookeeper.
 func (c *Conn) end() {
 	up := c.Down().IsZero() // before markClosed, which sets Down
 	c.markClosed()

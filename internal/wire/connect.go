@@ -58,7 +58,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 	c.Conn = client
 	c.work.Go(func() {
-		for range events { // the callback has seen them; the channel is closed when the client ends
+		for range events { // the callback has seen them; the channel is closed when go-zookeeper ends
 		}
 		c.markClosed()
 	})
@@ -69,7 +69,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		c.end()
 		close(over)
 	}
-	stop := context.AfterFunc(ctx, fail) // the calls of the zk client take no context, and end with the client
+	stop := context.AfterFunc(ctx, fail) // the calls of go-zookeeper take no context, and end with go-zookeeper
 	if err = c.start(ctx); stop() {
 		if err == nil {
 			return c, nil
@@ -106,7 +106,7 @@ func (c *Conn) start(ctx context.Context) error {
 			epoch := c.Epoch()
 			err := c.AddAuth("digest", []byte(a.user+":"+a.password))
 			if err == nil && c.Epoch() != epoch {
-				// The client may have reconnected before it stored the credentials.
+				// go-zookeeper may have reconnected before it stored the credentials.
 				return zk.ErrConnectionClosed
 			}
 			return err

@@ -115,7 +115,7 @@ func TestConnectGoesOnWhenThrottled(t *testing.T) {
 	})
 }
 
-// pauses bounds, in virtual time, the pauses of Conn.event while the client ends.
+// pauses bounds, in virtual time, the pauses of Conn.event while go-zookeeper ends.
 const pauses = 5 * time.Millisecond
 
 // Connect returns when ctx is canceled. Its error says in one line where Connect has tried for how
@@ -281,15 +281,15 @@ func TestRefusedCredentials(t *testing.T) {
 	})
 }
 
-// Servers that have accepted the credentials refuse them after a reconnect. The client tries again,
-// about once a second, and sends no other request before a server accepts them.
+// Servers that have accepted the credentials refuse them after a reconnect. go-zookeeper tries
+// again, about once a second, and sends no other request before a server accepts them.
 func TestCredentialsThatAreRefusedLater(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(t, v, 10*time.Second, []string{p.Addr()},
 			wire.WithDigestAuth("ann", "secret"), wire.WithDigestAuth("bob", "secret"))
-		if _, _, _, err := conn.GetW("/"); err != nil { // the client sets the watch again on each connection
+		if _, _, _, err := conn.GetW("/"); err != nil { // go-zookeeper sets the watch again on each connection
 			t.Fatal(err)
 		}
 		var refused []*proxy.Fault

@@ -1,9 +1,9 @@
-// Package wire connects to ZooKeeper. It sends the locks' requests itself, and for the rest works
-// around the defects of go-zookeeper's client without a fork of it. The client dials through this
-// package, so every packet passes a packetConn, which inspects it, changes some, sends its own
-// requests between them, and keeps the answers to those from the client. The client shakes hands,
-// sends credentials and pings, closes, and serves the program's own requests. In this package "the
-// client" is go-zookeeper's.
+// Package wire connects to ZooKeeper. It sends the locks' requests itself. For the rest it works
+// around the defects of github.com/go-zookeeper/zk, here called go-zookeeper, without a fork of it.
+// go-zookeeper dials through this package, so every packet passes a packetConn, which inspects it,
+// changes some, sends its own requests between them, and keeps the answers to those from
+// go-zookeeper. go-zookeeper shakes hands, sends credentials and pings, closes, and serves the
+// program's own requests.
 //
 // For the locks it
 //   - sends their requests, each on one connection and in one session, and returns the server's
@@ -16,9 +16,9 @@
 //
 // For any program it
 //   - chooses servers, looks up their names and bounds each attempt;
-//   - refuses frames that would end the process, and hides a failed Write, after which the client
+//   - refuses frames that would end the process, and hides a failed Write, after which go-zookeeper
 //     would answer a request twice (packetConn.Write);
-//   - fires each of the client's watches after a reconnect, so that none misses a change
+//   - fires each of go-zookeeper's watches after a reconnect, so that none misses a change
 //     (packetConn.takeZxid);
 //   - ends the session of a process that has died without Close, see sessionFile;
 //   - bounds Close to a second as a rule, and reports whether a server has confirmed it;
@@ -31,7 +31,7 @@
 //	takeover.go          ends the session of a dead process
 //	connect.go           Connect: input, the first session, credentials
 //	servers.go           SetServers, Rebalance, and the ensemble's configuration
-//	conn.go              what the client calls: dialer, callback, logger; Close
+//	conn.go              what go-zookeeper calls: dialer, callback, logger; Close
 //	options.go           options
 //	call.go              the locks' requests
 //	watches.go           requests that set watches

@@ -16,8 +16,8 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// After a restart of the server the next attempt resumes the session. The client does not sleep for
-// a second, and creates no new session.
+// After a restart of the server the next attempt resumes the session. go-zookeeper does not sleep
+// for a second, and creates no new session.
 func TestRestartedServer(t *testing.T) {
 	t.Parallel()
 	const longestPause = 400 * time.Millisecond
@@ -42,7 +42,7 @@ func TestRestartedServer(t *testing.T) {
 	})
 }
 
-// The connection is cut while the client can reach the server.
+// The connection is cut while go-zookeeper can reach the server.
 func TestCutReconnectsAtOnce(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
 		session := conn.SessionID()
@@ -99,7 +99,7 @@ func TestFrozenMember(t *testing.T) {
 							}
 						}
 					}
-					time.Sleep(time.Duration(round) * 37 * time.Millisecond) // virtual: the client's last packet is that old, or younger
+					time.Sleep(time.Duration(round) * 37 * time.Millisecond) // virtual: go-zookeeper's last packet is that old, or younger
 					must(t, frozen.Pause())
 					start := time.Now()
 					elected := make(chan time.Duration, 1)
@@ -166,7 +166,8 @@ func TestCloseDuringOutage(t *testing.T) {
 			must(t, s.server.Kill())
 			time.Sleep(1500 * time.Millisecond) // until there are long pauses
 		}},
-		// Here the client's Close waits a second for the answer to its last request, as it should.
+		// Here go-zookeeper's Close waits a second for the answer to its last request, as it
+		// should.
 		{"muted while connected", time.Second + pauses, func(t *testing.T, s scene) { s.proxy.Mute() }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -174,7 +175,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				s := v.Standalone(t, venue.Options{})
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
-				// More callers wait than fit into the client's queue.
+				// More callers wait than fit into go-zookeeper's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
 				for range 10 {
@@ -199,14 +200,14 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 }
 
-// clientRuns reports whether any goroutine runs code of the client or of this package.
+// clientRuns reports whether any goroutine runs code of go-zookeeper or of this package.
 func clientRuns() bool {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*Conn)"))
 }
 
-// The zk client calls its handshake authentication, and reports what every lost connection implies.
+// go-zookeeper calls its handshake authentication, and reports what every lost connection implies.
 func TestTheLogSaysWhatHasHappened(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -218,7 +219,7 @@ func TestTheLogSaysWhatHasHappened(t *testing.T) {
 		v.Expire(t, conn)
 		call(t, conn, 20*time.Second)
 		p.Mute()
-		time.Sleep(20 * time.Second) // virtual: the client's handshakes have no answer
+		time.Sleep(20 * time.Second) // virtual: go-zookeeper's handshakes have no answer
 		p.Unmute()
 		call(t, conn, 20*time.Second)
 		log := strings.Join(said.all(), "\n")
@@ -246,7 +247,7 @@ func TestTheLogSaysWhatHasHappened(t *testing.T) {
 	})
 }
 
-// During an outage the client repeats a few messages. The program's logger receives each of them
+// During an outage go-zookeeper repeats a few messages. The program's logger receives each of them
 // once in five seconds.
 func TestAnOutageFillsNoLog(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The client trusts what a server sends. A length below 16 or a count of 4 billion children makes
+// go-zookeeper trusts what a server sends. A length below 16 or a count of 4 billion children makes
 // it panic, in a goroutine where no caller can recover. checkBody prevents that, and checks no
 // more.
 const (
@@ -130,7 +130,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("the server has answered with code %d", int32(c))
 }
 
-// Overloaded reports whether an error of this package or of the zk client means Throttled.
+// Overloaded reports whether an error of this package or of go-zookeeper means Throttled.
 func Overloaded(err error) bool {
 	return err == Throttled || err != nil && err.Error() == fmt.Sprintf("unknown error: %d", codeThrottled)
 }
@@ -186,7 +186,7 @@ func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
 	}
 	session, timeout = int64At(b, 12), time.Duration(int32At(b, timeoutInHandshake))*time.Millisecond
-	if session != 0 && timeout <= 0 { // the client would make a ticker of it, which panics
+	if session != 0 && timeout <= 0 { // go-zookeeper would make a ticker of it, which panics
 		return 0, 0, fmt.Errorf("%w: session timeout of %v", errFrame, timeout)
 	}
 	return session, timeout, nil
@@ -211,7 +211,7 @@ func proves(op, code int32) bool {
 
 // touches reports whether the server has noted, before this answer, that the session is in use. It
 // answers credentials without noting that. It does not note that either when it demands credentials
-// that the client has not sent.
+// that go-zookeeper has not sent.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
 }

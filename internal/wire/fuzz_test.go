@@ -24,8 +24,8 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
-// The client receives what a server sends unchanged and in whole frames, each of a length that the
-// client can handle. Otherwise the connection ends.
+// go-zookeeper receives what a server sends unchanged and in whole frames, each of a length that
+// it can handle. Otherwise the connection ends.
 func FuzzWire(f *testing.F) {
 	hello := handshakeFrame(fakeSession, 4000, 16)
 	for _, said := range [][]byte{
@@ -86,7 +86,7 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// The client's decoder must not panic on a body that passes checkBody. Here a caller's goroutine
+// go-zookeeper's decoder must not panic on a body that passes checkBody. Here a caller's goroutine
 // decodes the answer, so that the fuzzer reports a panic.
 func FuzzReply(f *testing.F) {
 	var said atomic.Pointer[[]byte]

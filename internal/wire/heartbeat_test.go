@@ -18,7 +18,7 @@ func (f *fakeServer) heartbeats(from time.Time) []written {
 }
 
 // docs/explain/how-loss-is-detected.md promises that a holder is notified of its loss 2T/5 to 3T/4
-// after the last answer. Servers answer heartbeats and the client's own pings, which leave every
+// after the last answer. Servers answer heartbeats and go-zookeeper's own pings, which leave every
 // T/3. The test plays many phases between the two.
 func TestWhenALossIsTold(t *testing.T) {
 	soonest, latest := timeout, time.Duration(0)
@@ -44,8 +44,8 @@ func TestWhenALossIsTold(t *testing.T) {
 	}
 }
 
-// While a heartbeat is written slowly, the client must not write. It would wait for a mutex, and
-// the clock of the bubble would stop. The client sends its pings every T/3.
+// While a heartbeat is written slowly, go-zookeeper must not write. It would wait for a mutex, and
+// the clock of the bubble would stop. go-zookeeper sends its pings every T/3.
 const (
 	slowWrite = timeout / 32
 	shortly   = timeout * 99 / 100
@@ -172,7 +172,7 @@ func TestHeartbeatRemembersTheWorstOfTheLastMinute(t *testing.T) {
 	})
 }
 
-// The heartbeat has the same bytes as the client's own Multi of a check.
+// The heartbeat has the same bytes as go-zookeeper's own Multi of a check.
 func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t).start()
@@ -274,7 +274,7 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 		for i := 0; time.Since(began) < 5*timeout; i++ {
 			time.Sleep(timeout / 400) // virtual
 			if i%10 == 0 {
-				go conn.Get("/a") // otherwise the client leaves the silent server
+				go conn.Get("/a") // otherwise go-zookeeper leaves the silent server
 			}
 			now, packets := time.Now(), f.written(time.Time{})
 			bound := packets[0].at // the handshake is a proof, too

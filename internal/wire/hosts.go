@@ -17,7 +17,7 @@ const (
 	// A connection that ends within settled does not reset the pauses. Otherwise a server that
 	// closes each connection would receive a thousand connections a second.
 	settled = time.Second
-	// If a server does not answer within its limit, the client prefers the other servers for
+	// If a server does not answer within its limit, go-zookeeper prefers the other servers for
 	// avoidance times that limit.
 	avoidance = 4
 	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
@@ -26,21 +26,21 @@ const (
 	shortestTry = 50 * time.Millisecond
 )
 
-// hosts is the client's HostProvider: a round robin in random order, with a pause after each round.
-// It also limits how long the client waits for a server's answer.
+// hosts is go-zookeeper's HostProvider: a round robin in random order, with a pause after each
+// round. It also limits how long go-zookeeper waits for a server's answer.
 //
-// Any goroutine may replace given. What follows it needs no mutex, because only the client's main
-// goroutine calls it. That goroutine holds a mutex of the client while it calls Next. So Next only
-// picks, and the dialer does all that takes time. Next returns retryStart only when the client is
-// closed: the client then fails all waiting calls and would sleep a second.
+// Any goroutine may replace given. What follows it needs no mutex, because only go-zookeeper's main
+// goroutine calls it. That goroutine holds a mutex of go-zookeeper while it calls Next. So Next
+// only picks, and the dialer does all that takes time. Next returns retryStart only when
+// go-zookeeper is closed: go-zookeeper then fails all waiting calls and would sleep a second.
 type hosts struct {
 	planned func() string            // the server of a planned move, or ""
 	given   atomic.Pointer[[]string] // the servers: of Connect, then of SetServers
 	taken   *[]string                // the value of given from which list was made
 
-	quit    context.Context                                          // done when the client must end
+	quit    context.Context                                          // done when go-zookeeper must end
 	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
-	stopped context.Context                                          // done when Next has ended the client
+	stopped context.Context                                          // done when Next has ended go-zookeeper
 	stop    context.CancelFunc
 	lookups sync.WaitGroup
 
@@ -49,7 +49,7 @@ type hosts struct {
 	last    *host     // returned by Next
 	next    int       // index in list
 	tries   int       // attempts since the last connection that lasted for settled
-	since   time.Time // when the client connected; zero: it is not connected
+	since   time.Time // when go-zookeeper connected; zero: it is not connected
 
 	refusals int // attempts in a row that failed because the credentials of SASL were refused
 }
@@ -60,7 +60,7 @@ type host struct {
 	addresses []string    // result of the last lookup that succeeded; nil: none has
 	turn      int         // counts attempts, for the address that comes next
 	hangs     int         // attempts in a row that the server did not answer
-	avoided   time.Time   // until when the client prefers other servers, see avoidance
+	avoided   time.Time   // until when go-zookeeper prefers other servers, see avoidance
 	err       error       // of the last lookup
 	lookup    chan func() // receives the result of the lookup under way, as a function that stores it; nil: none
 }
@@ -213,9 +213,9 @@ func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 }
 
 // limit returns how long the server may take to answer. The first limit is a sixth of the session
-// timeout T, at most a second: the client notices a silent server after 2T/3, and the remaining T/3
-// should be enough for two attempts. The limit doubles with each attempt that the server did not
-// answer, up to 2T/3, so that the client reaches a slow ensemble.
+// timeout T, at most a second: go-zookeeper notices a silent server after 2T/3, and the remaining
+// T/3 should be enough for two attempts. The limit doubles with each attempt that the server did
+// not answer, up to 2T/3, so that go-zookeeper reaches a slow ensemble.
 func (h *hosts) limit() time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(first<<min(h.last.hangs, 8), max(first, h.timeout*2/3))
@@ -228,7 +228,7 @@ func (h *hosts) hung() {
 }
 
 // answered records that the server of the attempt has answered. It resets the limits of all
-// servers: a hold may be lost while the client waits for a dead server.
+// servers: a hold may be lost while go-zookeeper waits for a dead server.
 func (h *hosts) answered() {
 	h.last.avoided = time.Time{}
 	h.refusals = 0

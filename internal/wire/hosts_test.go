@@ -16,8 +16,8 @@ func newTestHosts(ctx context.Context, resolve func(context.Context, string) ([]
 	return h
 }
 
-// attempt makes an attempt as the client does. It returns what the client dials, and how long that
-// took to find out.
+// attempt makes an attempt as go-zookeeper does. It returns what go-zookeeper dials, and how long
+// that took to find out.
 func (h *hosts) attempt() (address string, took time.Duration, err error) {
 	time.Sleep(h.pause()) // virtual
 	began := time.Now()
@@ -85,7 +85,7 @@ func pauses(t *testing.T) {
 				longest = min(2*longest, lastPause)
 			}
 		}
-		// The client pauses before each connection to a server that closes connections at once.
+		// go-zookeeper pauses before each connection to a server that closes connections at once.
 		for range 10 {
 			h.Connected()
 			time.Sleep(time.Millisecond) // virtual
@@ -178,7 +178,7 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-// The client dials the addresses of a name one after the other. When all have failed, it looks up
+// go-zookeeper dials the addresses of a name one after the other. When all have failed, it looks up
 // the name again. If the name servers no longer answer, it uses the addresses of the last lookup.
 func TestNamesAreLookedUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -88,7 +88,7 @@ type listener struct {
 }
 
 // notify calls f on a new goroutine, after f has returned for the previous event, unless ctx is
-// canceled first. Only the client's main goroutine calls notify.
+// canceled first. Only go-zookeeper's main goroutine calls notify.
 func (l *listener) notify(ctx context.Context, e zk.Event) {
 	before, ended := l.last, make(chan struct{})
 	l.last = ended
@@ -106,11 +106,11 @@ func (l *listener) notify(ctx context.Context, e zk.Event) {
 	}()
 }
 
-// quietFor is how long a message is not logged again. While the zk client can reach no server, it
+// quietFor is how long a message is not logged again. While go-zookeeper can reach no server, it
 // repeats a few messages several times a second.
 const quietFor = 5 * time.Second
 
-// wording replaces messages of the zk client, which calls its handshake authentication and speaks
+// wording replaces messages of go-zookeeper, which calls its handshake authentication and speaks
 // of its goroutines.
 var wording = map[string]string{
 	"authenticated: id=%d, timeout=%d": "session: id=%d, timeout=%d",
@@ -119,7 +119,7 @@ var wording = map[string]string{
 	"send loop terminated: %v":         "", // the connection was lost
 }
 
-// Printf is the client's zk.Logger.
+// Printf is go-zookeeper's zk.Logger.
 func (c *Conn) Printf(format string, args ...any) {
 	if better, ok := wording[format]; ok {
 		format = better

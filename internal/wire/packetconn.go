@@ -26,8 +26,8 @@ const (
 	refusalPause = time.Second
 )
 
-// A packetConn is one network connection as the client sees it. It inspects each packet that
-// passes. The client writes one packet per Write, and never from two goroutines at once. Between
+// A packetConn is one network connection as go-zookeeper sees it. It inspects each packet that
+// passes. go-zookeeper writes one packet per Write, and never from two goroutines at once. Between
 // these packets the packetConn sends its own requests: the locks' requests, heartbeats, and
 // requests that set and remove watches.
 type packetConn struct {
@@ -41,7 +41,7 @@ type packetConn struct {
 	// Only the reading goroutine uses in, buf and left.
 	in   *bufio.Reader
 	buf  []byte // the current frame, with its length in front
-	left []byte // the rest of buf, which the client has not read yet
+	left []byte // the rest of buf, which go-zookeeper has not read yet
 
 	sending sync.Mutex // tier 3; held while a packet is written
 
@@ -73,7 +73,7 @@ type packet struct {
 	at        time.Time   // before it was written
 	later     []time.Time // of the pings after it, which have the same xid
 	heartbeat bool
-	answered  func(Reply, error) // see outgoing; nil: the request is the client's, or a heartbeat
+	answered  func(Reply, error) // see outgoing; nil: the request is go-zookeeper's, or a heartbeat
 }
 
 // An outgoing is a request of the packetConn's own. The caller of its functions holds conn.mu.
@@ -94,9 +94,9 @@ func newPacketConn(c *Conn, conn net.Conn, server, address string, limit time.Du
 }
 
 // Write sends one packet. Once there is a session, Write returns no error. If the connection is
-// lost, the client's next Read fails.
+// lost, go-zookeeper's next Read fails.
 //
-// If a Write failed, the client would answer the request twice: at once, and with all other lost
+// If a Write failed, go-zookeeper would answer the request twice: at once, and with all other lost
 // requests. The channel of a request that sends credentials again has room for one answer, so the
 // client's main goroutine would block forever. Callers would also receive the network's error
 // instead of zk.ErrConnectionClosed.
@@ -116,7 +116,7 @@ func (p *packetConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// note records a packet of the client before it is sent, so that the time is never later than the
+// note records a packet of go-zookeeper before it is sent, so that the time is never later than the
 // server's. It returns the bytes to send.
 func (p *packetConn) note(b []byte) (send []byte) {
 	c, now := p.conn, time.Now()
@@ -126,17 +126,17 @@ func (p *packetConn) note(b []byte) (send []byte) {
 	case fresh:
 		p.phase = handshake
 		p.asked = now
-		b = bytes.Clone(b) // the client's
+		b = bytes.Clone(b) // go-zookeeper's
 		if int64At(b, sessionInRequest) == 0 {
-			// The client asks for the timeout of the last session. So the limits of one server
+			// go-zookeeper asks for the timeout of the last session. So the limits of one server
 			// would bind all later sessions.
 			binary.BigEndian.PutUint32(b[timeoutInRequest:], uint32(c.timeout.Milliseconds()))
 			c.resume.into(b)
 		} else {
-			// A server that has not applied what the client has read must refuse the session.
+			// A server that has not applied what go-zookeeper has read must refuse the session.
 			binary.BigEndian.PutUint64(b[zxidInRequest:], uint64(c.zxid.Load()))
 		}
-		// The client's own deadline is 6.7 session timeouts, and its second read has no deadline.
+		// go-zookeeper's own deadline is 6.7 session timeouts, and its second read has no deadline.
 		p.Conn.SetDeadline(now.Add(p.limit))
 	case running:
 		xid, op := request(b)
@@ -161,7 +161,7 @@ func (p *packetConn) note(b []byte) (send []byte) {
 	return b
 }
 
-// Read returns the server's frames to the client, each after it has been inspected.
+// Read returns the server's frames to go-zookeeper, each after it has been inspected.
 func (p *packetConn) Read(b []byte) (int, error) {
 	if len(p.left) == 0 {
 		p.conn.mu.Lock()
@@ -182,7 +182,7 @@ func (p *packetConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// nextFrame reads the next frame for the client, after the handshake.
+// nextFrame reads the next frame for go-zookeeper, after the handshake.
 func (p *packetConn) nextFrame() error {
 	for {
 		err := p.readFrame(replyHeader, maxReply)
@@ -260,15 +260,15 @@ func (p *packetConn) readHandshake() error {
 	c.beatAt(time.Now())
 	c.hosts.timeout = c.Timeout()
 	if shortest := c.hosts.timeout; 0 < shortest && shortest < granted {
-		// By this timeout the client sends its pings, and leaves a server that does not answer.
+		// By this timeout go-zookeeper sends its pings, and leaves a server that does not answer.
 		binary.BigEndian.PutUint32(p.buf[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
 	return nil
 }
 
-// admit prepares a session that a server has granted or resumed, before the client knows of it. On
-// an error the connection fails. The caller does not hold conn.mu, which a server that hangs or a
-// slow disk would block.
+// admit prepares a session that a server has granted or resumed, before go-zookeeper knows of it.
+// On an error the connection fails. The caller does not hold conn.mu, which a server that hangs or
+// a slow disk would block.
 func (p *packetConn) admit(session int64, password []byte) error {
 	if p.sasl != nil {
 		answer := p.buf // the password is a part of it
@@ -286,10 +286,10 @@ func (p *packetConn) admit(session int64, password []byte) error {
 
 // takeZxid records the zxid of the reply to a request, and replaces it with 0.
 //
-// The client has a data race here. After a reconnect one goroutine reads the last zxid to set the
+// go-zookeeper has a data race here. After a reconnect one goroutine reads the last zxid to set the
 // client's watches again, while another goroutine stores the zxid of a reply. If the first reads a
 // zxid that is too new, the watches miss events. Now it always reads 0, so the server fires all of
-// the client's watches after a reconnect. The handshake states the real zxid, see note.
+// go-zookeeper's watches after a reconnect. The handshake states the real zxid, see note.
 func (p *packetConn) takeZxid(head []byte) {
 	if zxid := int64At(head, zxidInReply); zxid > 0 {
 		p.conn.zxid.Store(zxid)
@@ -297,8 +297,8 @@ func (p *packetConn) takeZxid(head []byte) {
 	binary.BigEndian.PutUint64(head[zxidInReply:], 0)
 }
 
-// reply inspects a reply before the client sees it. forClient is false for the answers to the
-// packetConn's own requests, which the client must not see.
+// reply inspects a reply before go-zookeeper sees it. forClient is false for the answers to the
+// packetConn's own requests, which go-zookeeper must not see.
 func (p *packetConn) reply(b []byte) (forClient bool, err error) {
 	xid, zxid, code, body := int32At(b, 4), int64At(b, zxidInReply), int32At(b, codeInReply), b[lengthSize+replyHeader:]
 	if xid == xidEvent {
@@ -334,17 +334,17 @@ func (p *packetConn) reply(b []byte) (forClient bool, err error) {
 	case own:
 		return false, nil
 	case code == codeDemandsSASL:
-		copy(b[codeInReply:], encode(nil, codeAuthFailed)) // the client has no name for the code
+		copy(b[codeInReply:], encode(nil, codeAuthFailed)) // go-zookeeper has no name for the code
 	case op == opSetAuth && code != 0 && c.returned.Load():
-		// When the client reads the refusal, it closes the connection and connects again at once.
-		// If it has watches, each such connection also leaves a goroutine of the client behind,
+		// When go-zookeeper reads the refusal, it closes the connection and connects again at once.
+		// If it has watches, each such connection also leaves a goroutine of go-zookeeper behind,
 		// until a server accepts the credentials.
 		c.mu.Lock()
 		c.note(c.at(p.address, fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)))
 		c.mu.Unlock()
 		sleep(c.quit, refusalPause)
 	case op == opSetWatches && code != 0:
-		// The client would only log the refusal, and its watches would never fire. On the next
+		// go-zookeeper would only log the refusal, and its watches would never fire. On the next
 		// connection it sets them again.
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
 	}
@@ -385,7 +385,7 @@ func (p *packetConn) take(xid, code int32, reply Reply, refusal error) {
 	}
 }
 
-// event fires the packetConn's own watches, before the client sees the event. The creation of a
+// event fires the packetConn's own watches, before go-zookeeper sees the event. The creation of a
 // release marker fires only the watch with that marker. The other watches on the node fire by its
 // deletion, whose event comes next.
 func (p *packetConn) event(body []byte) error {
@@ -413,13 +413,13 @@ func (p *packetConn) event(body []byte) error {
 	return nil
 }
 
-// early reports whether the client may still have to send its credentials on this connection. They
-// must be the first packets, because some servers refuse all other requests without them. Caller
-// holds conn.mu.
+// early reports whether go-zookeeper may still have to send its credentials on this connection.
+// They must be the first packets, because some servers refuse all other requests without them.
+// Caller holds conn.mu.
 func (p *packetConn) early() bool { return p.conn.credentials && !p.pastAuth }
 
 // enqueue has a goroutine send a request, so a caller never waits until the network takes it. If it
-// is early, the client first sends its credentials and a request, and note starts the goroutine.
+// is early, go-zookeeper first sends its credentials and a request, and note starts the goroutine.
 // Caller holds conn.mu.
 func (p *packetConn) enqueue(r outgoing) {
 	p.queue = append(p.queue, r)
@@ -462,7 +462,7 @@ func (p *packetConn) sendQueue() {
 	}
 }
 
-// send sends a request between the client's packets, if there is a session and the request is
+// send sends a request between go-zookeeper's packets, if there is a session and the request is
 // ready.
 func (p *packetConn) send(r outgoing, heartbeat bool) {
 	p.sending.Lock()
@@ -495,7 +495,7 @@ func (p *packetConn) send(r outgoing, heartbeat bool) {
 }
 
 // leave ends the packetConn's own requests. The returned channel is closed when no request waits
-// for its answer. The client may still send; caller holds conn.mu.
+// for its answer. go-zookeeper may still send; caller holds conn.mu.
 func (p *packetConn) leave() (drained <-chan struct{}) {
 	p.leaving, p.drained = true, make(chan struct{})
 	drained = p.drained
@@ -529,7 +529,7 @@ func (p *packetConn) unwatch(path string) {
 	})
 }
 
-// ping has the client send a request that any server answers from memory. Servers from 3.8.4 on
+// ping has go-zookeeper send a request that any server answers from memory. Servers from 3.8.4 on
 // refuse it to a client without READ on the root, which is an answer, too.
 func (c *Conn) ping() error {
 	_, _, err := c.Exists("/")
@@ -539,7 +539,7 @@ func (c *Conn) ping() error {
 	return err
 }
 
-// SetReadDeadline ignores the client's deadline during the handshake, which has its own.
+// SetReadDeadline ignores go-zookeeper's deadline during the handshake, which has its own.
 func (p *packetConn) SetReadDeadline(t time.Time) error {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
@@ -549,13 +549,13 @@ func (p *packetConn) SetReadDeadline(t time.Time) error {
 	return p.Conn.SetReadDeadline(t)
 }
 
-// Close is called by the client, several times.
+// Close is called by go-zookeeper, several times.
 func (p *packetConn) Close() error {
 	p.fail(net.ErrClosed)
 	return nil
 }
 
-// fail ends the connection and its watches, before the client's Read returns an error. It returns
+// fail ends the connection and its watches, before go-zookeeper's Read returns an error. It returns
 // the phase in which the connection was.
 func (p *packetConn) fail(err error) (was phase) {
 	c := p.conn

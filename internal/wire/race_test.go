@@ -14,8 +14,8 @@ import (
 )
 
 // Goroutines set watches and make calls while the connection is cut again and again. Under the race
-// detector this shows whether the client stores the zxid of a reply while it sets its watches
-// again. The client must not receive the packetConn's answers. The test also runs in real time,
+// detector this shows whether go-zookeeper stores the zxid of a reply while it sets its watches
+// again. go-zookeeper must not receive the packetConn's answers. The test also runs in real time,
 // where goroutines and packets interleave in other ways.
 func TestChaos(t *testing.T) {
 	for name, at := range map[string]func(*testing.T, func(*testing.T, venue.Venue)){"virtual": venue.InMemory, "TCP": venue.OnReal} {
@@ -42,7 +42,7 @@ func chaos(t *testing.T, v venue.Venue) {
 	paths := nodes(t, conn, 3)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for i := range 64 { // more than fit into the queue of the client, so that the watches have to wait their turn
+	for i := range 64 { // more than fit into the queue of go-zookeeper, so that the watches have to wait their turn
 		wg.Go(func() {
 			for n := 0; ; n++ {
 				select {

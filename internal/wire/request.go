@@ -185,10 +185,10 @@ func (d *decoder) results() (all []zk.MultiResponse, failed int, refusal error) 
 	}
 }
 
-// checkBody refuses what the client's decoder cannot handle: a length or a count for which it
+// checkBody refuses what go-zookeeper's decoder cannot handle: a length or a count for which it
 // allocates memory before it checks whether the bytes are there, and a Multi result without an end.
-// It also refuses a body without the length: the client would read it from the bytes of an earlier
-// reply, which its buffer still has.
+// It also refuses a body without the length: go-zookeeper would read it from the bytes of an
+// earlier reply, which its buffer still has.
 func checkBody(op int32, body []byte) error {
 	element, none := 0, int32(0) // the least bytes of an element, and the count that means nil
 	switch op {

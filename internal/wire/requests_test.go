@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// Each request does what the zk client's does, and its reply says what the server has done.
+// Each request does what go-zookeeper's does, and its reply says what the server has done.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {

@@ -20,7 +20,8 @@ type SASLMechanism = func(ctx context.Context, host string) (next SASLExchange, 
 type SASLExchange = func(challenge []byte) (response []byte, done bool, err error)
 
 // startSASL makes the mechanism begin an exchange. It is called before the connection is opened, so
-// that no server waits while the mechanism waits for a KDC, and the client avoids no server for it.
+// that no server waits while the mechanism waits for a KDC, and go-zookeeper avoids no server for
+// it.
 func (c *Conn) startSASL(ctx context.Context, server string) (next SASLExchange, err error) {
 	if c.sasl == nil {
 		return nil, nil

@@ -171,7 +171,7 @@ func TestSASLRefusals(t *testing.T) {
 }
 
 // The mechanism fails before the server is dialed. Its ctx bounds it, and a slow mechanism does not
-// make the client avoid the server.
+// make go-zookeeper avoid the server.
 func TestSASLMechanismFails(t *testing.T) {
 	down := errors.New("no KDC")
 	for name, tc := range map[string]struct {
@@ -270,7 +270,7 @@ func TestCloseEndsTheMechanismOfAMove(t *testing.T) {
 	})
 }
 
-// Once Connect has returned, the first refusal costs no pause, and the client tries again as long
+// Once Connect has returned, the first refusal costs no pause, and go-zookeeper tries again as long
 // as the servers refuse. Calls learn why.
 func TestSASLRefusedLater(t *testing.T) {
 	t.Parallel()
@@ -333,7 +333,7 @@ func TestEndAuthenticates(t *testing.T) {
 	})
 }
 
-// Whatever a server sends during an exchange, the client does not panic, and reads nothing as the
+// Whatever a server sends during an exchange, go-zookeeper does not panic, and reads nothing as the
 // answer to the handshake but that answer.
 func FuzzSASL(f *testing.F) {
 	const xid = ownXids - 1

@@ -70,10 +70,10 @@ func (c *Conn) server() string {
 // drainFor bounds how long a connection that moves waits for the answers to its requests.
 const drainFor = 100 * time.Millisecond
 
-// move opens a connection to another server and then ends the present connection. The client
+// move opens a connection to another server and then ends the present connection. go-zookeeper
 // reconnects at once, and its dialer returns the new connection. If the server cannot be reached,
 // or the present connection fails meanwhile, nothing changes, and move returns false. Otherwise it
-// returns when the client has reconnected.
+// returns when go-zookeeper has reconnected.
 func (c *Conn) move(server string) bool {
 	sasl, err := c.startSASL(c.moves, server)
 	var next *packetConn
@@ -267,7 +267,7 @@ func Addresses(servers []string) ([]string, error) {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || len(host) > maxHost || odd {
 			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
 		}
-		if !slices.Contains(addresses, address) { // or the client would try it twice as often
+		if !slices.Contains(addresses, address) { // or go-zookeeper would try it twice as often
 			addresses = append(addresses, address)
 		}
 	}

@@ -42,7 +42,7 @@ version=100000000`
 	}
 }
 
-// A lineLog is a logger of this package's lines, without the client's.
+// A lineLog is a logger of this package's lines, without go-zookeeper's.
 type lineLog chan string
 
 func (l lineLog) Printf(format string, args ...any) {

@@ -188,8 +188,8 @@ func (s *Session) into(p []byte) {
 }
 
 // record writes a new session into the file, and the session and the new servers after SetServers.
-// It is called before the client knows of the session. So the file has each session in which nodes
-// may be.
+// It is called before go-zookeeper knows of the session. So the file has each session in which
+// nodes may be.
 func (c *Conn) record(session int64, password []byte) {
 	servers := c.hosts.given.Load()
 	if session == c.Session() && (c.file == nil || c.file.servers == servers) {
@@ -211,7 +211,7 @@ func (c *Conn) record(session int64, password []byte) {
 // nil: none was granted.
 func (c *Conn) Own() *Session { return c.own.Load() }
 
-// putAway releases the file when the client has ended. If no server has confirmed the end of the
+// putAway releases the file when go-zookeeper has ended. If no server has confirmed the end of the
 // session, the next process may end it.
 func (c *Conn) putAway() {
 	if c.file == nil {

@@ -12,10 +12,11 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// These tests check what the locks assume of the client, github.com/go-zookeeper/zk. A new version
-// that behaves differently fails here and not in a lock. Other assumptions have tests elsewhere:
-// the client sends credentials again (TestChaos, TestFailedWrites), Close returns while calls are
-// in progress (TestCloseDuringOutage), each packet is written by one Write (packetLog).
+// These tests check what the locks assume of go-zookeeper, github.com/go-zookeeper/zk. A new
+// version that behaves differently fails here and not in a lock. Other assumptions have tests
+// elsewhere: go-zookeeper sends credentials again (TestChaos, TestFailedWrites), Close returns
+// while calls are in progress (TestCloseDuringOutage), each packet is written by one Write
+// (packetLog).
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -66,8 +67,8 @@ func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
 	})
 }
 
-// After a reconnect the client sets more watches than fit into one request. All of them fire, with
-// a deletion if the node is gone.
+// After a reconnect go-zookeeper sets more watches than fit into one request. All of them fire,
+// with a deletion if the node is gone.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -102,7 +103,8 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 	})
 }
 
-// The client keeps the connection to a server that is slow, but faster than the client's timeout.
+// go-zookeeper keeps the connection to a server that is slow, but faster than go-zookeeper's
+// timeout.
 func TestUpstreamWaitsForASlowServer(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

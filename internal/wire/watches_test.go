@@ -109,7 +109,7 @@ func TestWatchNodes(t *testing.T) {
 	})
 }
 
-// Waiters for the same nodes share their watches, also before the server has set them. The client
+// Waiters for the same nodes share their watches, also before the server has set them. go-zookeeper
 // sends one request.
 func TestWatchNodesTwice(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
@@ -146,7 +146,7 @@ func TestWatchNodesTwice(t *testing.T) {
 	})
 }
 
-// WatchData sets a watch with its read, and the next caller shares the watch. The zk client does
+// WatchData sets a watch with its read, and the next caller shares the watch. go-zookeeper does
 // not know the watch, so it does not set it again after a reconnect. Other reads set no watch.
 func TestWatchData(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
@@ -315,9 +315,9 @@ func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 	})
 }
 
-// If the server refuses the client's SetWatches after a reconnect, drops it or does not answer, the
-// connection ends, and the client sends the request again on the next connection. No change is
-// missed.
+// If the server refuses go-zookeeper's SetWatches after a reconnect, drops it or does not answer,
+// the connection ends, and go-zookeeper sends the request again on the next connection. No change
+// is missed.
 func TestWatchesAreSetAgain(t *testing.T) {
 	for name, action := range map[string]proxy.Action{
 		"throttled": proxy.Answer(-127), "refused": proxy.Answer(-6), "unanswered": proxy.CutBefore,

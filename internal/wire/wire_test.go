@@ -40,7 +40,7 @@ type fakeServer struct {
 	// late returns how long after the request the default answer is sent; less than 0: never. It
 	// may be nil.
 	late func(op int32) time.Duration
-	// wrap replaces the client's end of each connection; it may be nil.
+	// wrap replaces go-zookeeper's end of each connection; it may be nil.
 	wrap func(net.Conn) net.Conn
 	slow time.Duration // what writing a heartbeat takes
 }
@@ -66,8 +66,8 @@ func (f *fakeServer) written(from time.Time) (all []written) {
 	return all
 }
 
-// A packetLog is a client's end of a connection, which records what the client writes. The client
-// writes each packet with one Write, on which packetConn relies.
+// A packetLog is a client's end of a connection, which records what go-zookeeper writes.
+// go-zookeeper writes each packet with one Write, on which packetConn relies.
 type packetLog struct {
 	net.Conn
 	server *fakeServer
@@ -200,7 +200,7 @@ func handshakeFrame(session uint64, timeout, password uint32) []byte {
 	return frame(append(b, make([]byte, min(password, 16))...))
 }
 
-// If the server's first answer is malformed, the client must not panic, and the next connection
+// If the server's first answer is malformed, go-zookeeper must not panic, and the next connection
 // must work.
 func TestMalformedHandshake(t *testing.T) {
 	for name, bytes := range map[string][]byte{
@@ -237,7 +237,7 @@ func TestMalformedHandshake(t *testing.T) {
 	}
 }
 
-// A server sends the length of its answer to the handshake and no more. The client's second read
+// A server sends the length of its answer to the handshake and no more. go-zookeeper's second read
 // has no deadline of its own.
 func TestHandshakeThatStops(t *testing.T) {
 	t.Parallel()
@@ -266,7 +266,7 @@ func TestMalformedReply(t *testing.T) {
 		}
 		return frame(b)
 	}
-	// calls are the same request, made by the client and by the locks.
+	// calls are the same request, made by go-zookeeper and by the locks.
 	type calls []func(*Conn) error
 	own := func(r Request) func(*Conn) error {
 		return func(c *Conn) error { _, err := c.Ask(context.Background(), AnySession, r); return err }
@@ -324,7 +324,7 @@ func TestMalformedReply(t *testing.T) {
 					if err := call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
 						t.Errorf("got %v, want a lost connection", err)
 					}
-					for conn.Epoch() == 1 { // the client notices the end a little later
+					for conn.Epoch() == 1 { // go-zookeeper notices the end a little later
 						time.Sleep(time.Millisecond) // virtual
 					}
 					if err := get[0](conn); err != nil {

@@ -72,7 +72,7 @@ func TestFailedWrites(t *testing.T) {
 		}
 	}
 
-	// The write has failed, and the client has not noticed it. Its send loop still takes requests
+	// The write has failed, and go-zookeeper has not noticed it. Its send loop still takes requests
 	// and fails them. Callers must not mistake that for a Close.
 	t.Run("of a call", func(t *testing.T) {
 		t.Parallel()
@@ -86,7 +86,7 @@ func TestFailedWrites(t *testing.T) {
 		})
 	})
 
-	// The client would answer this request twice. Its channel has room for one answer.
+	// go-zookeeper would answer this request twice. Its channel has room for one answer.
 	t.Run("of credentials sent again", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T) {
@@ -104,9 +104,9 @@ func TestFailedWrites(t *testing.T) {
 
 // A clog blocks all that a client sends, as full buffers do if a server does not read.
 type clog struct {
-	net.Conn                 // the client's end
+	net.Conn                 // go-zookeeper's end
 	shut, open chan struct{} // closed, one after the other
-	over       chan struct{} // closed when the client has closed the connection
+	over       chan struct{} // closed when go-zookeeper has closed the connection
 	once       sync.Once
 }
 
@@ -133,8 +133,8 @@ type monitor struct{ checks atomic.Int32 }
 
 func (m *monitor) Check() { m.checks.Add(1) }
 
-// Close notifies the holders and ends the client, although the client cannot send its request to
-// end the session, or cannot even put the request into its queue.
+// Close notifies the holders and ends go-zookeeper, although go-zookeeper cannot send its request
+// to end the session, or cannot even put the request into its queue.
 func TestCloseWhileNothingCanBeSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		waiting int // calls
@@ -158,7 +158,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
 				}
 				time.Sleep(time.Millisecond)                                       // virtual: they wait
-				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the write of the client times out
+				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the write of go-zookeeper times out
 				began := time.Now()
 				done := make(chan error)
 				go func() { done <- conn.Close() }()
