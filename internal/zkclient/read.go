@@ -55,10 +55,11 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 // read on the same connection shows all changes that were committed before the call. Barrier
 // returns ErrOver if the session is over.
 func (c *Client) Barrier(ctx context.Context, session int64) error {
-	if _, err := c.Check(ctx, session, barrier); !proves(err) {
-		return err
+	failed, err := c.Check(ctx, session, barrier)
+	if failed != NotDone { // the leader has asked the quorum, also if it refuses the check
+		return nil
 	}
-	return nil
+	return err
 }
 
 // CatchUp is Barrier in whichever session is current. It returns that session: the server of the

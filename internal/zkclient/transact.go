@@ -54,15 +54,6 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 // barrier is the cheapest request that needs the quorum: the root always exists.
 var barrier = &zk.CheckVersionRequest{Path: "/", Version: -1}
 
-// proves reports whether an answer to a Multi shows that the leader has asked the quorum.
-func proves(err error) bool {
-	switch err {
-	case nil, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrNoChildrenForEphemerals, zk.ErrNoAuth:
-		return true
-	}
-	return false
-}
-
 // opSize is at least the size of an operation in a transaction, without its path, data and ACL.
 const opSize = 32
 
