@@ -142,7 +142,7 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	known, end := context.WithCancelCause(ctx) // ends with the session
 	defer end(nil)
-	lease.OnLoss(end)
+	lease.OnLoss(nil, end)
 	up := func() bool { return client.Up(sess) && client.Epoch() == epoch && lease.Alive() == nil }
 	var m Member
 	var watch *zkclient.Watch

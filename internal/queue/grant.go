@@ -90,8 +90,7 @@ func newGrant(all waiters) *Grant {
 	}
 	g.held.Store(&g.granted)
 	g.state.Grant, g.self.State = g, &g.state
-	g.client.Held.Store(g, nil)
-	g.lease.OnLoss(g.state.Lose)
+	g.lease.OnLoss(g, g.state.Lose)
 	for _, w := range all {
 		w.bug.unless(w.limit.AllowedAhead >= 0, 8)
 		g.endsBy(w.bug, w.queue)
@@ -128,7 +127,6 @@ func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("
 // expires. No other client would delete them, and all waiters behind them would wait forever. The
 // lease of a released grant lives until Release returns.
 func (g *Grant) CleanUp(end error) {
-	g.client.Held.Delete(g)
 	if errors.Is(end, hold.ErrLost) {
 		g.lease.Lost(end)
 		go func() { _ = g.remove(g.stable().nodes, false) }()

@@ -301,8 +301,8 @@ func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, l
 // when. So the error shows if a program waits for a lock that it holds itself.
 func (q *Queue) held(r Request) string {
 	held, since := 0, time.Now()
-	q.client.Held.Range(func(grant, _ any) bool {
-		g := grant.(*Grant)
+	for _, holder := range q.client.Holders() {
+		g := holder.(*Grant)
 		for _, n := range g.held.Load().nodes {
 			if n.queue.dir == q.dir && slices.Contains(q.kinds, n.node.Kind) && q.rule(r, Limit{}).waitsFor(n.node) {
 				held++
@@ -311,8 +311,7 @@ func (q *Queue) held(r Request) string {
 				}
 			}
 		}
-		return true
-	})
+	}
 	if held == 0 {
 		return "holds none"
 	}

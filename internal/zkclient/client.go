@@ -40,7 +40,6 @@ func (c *Client) Traced(retried func(op string, cause error)) *Client {
 type connection struct {
 	conn    *wire.Conn
 	monitor monitor
-	Held    sync.Map // the grants of package queue that have not ended
 	strays  sync.Map // the keys are *stray
 }
 
@@ -64,7 +63,6 @@ func (c *Client) Kept() []string {
 		kept = append(kept, fmt.Sprintf("%d leases", n))
 	}
 	c.monitor.mu.Unlock()
-	c.Held.Range(func(any, any) bool { kept = append(kept, "a grant"); return true })
 	return kept
 }
 

@@ -28,7 +28,7 @@ func TestLossIsToldAtTheDeadline(t *testing.T) {
 				lease := c.Keep(session) // sets the timer
 				defer lease.End()
 				lost := make(chan time.Time, 1)
-				lease.OnLoss(func(error) { lost <- time.Now() })
+				lease.OnLoss(nil, func(error) { lost <- time.Now() })
 				if late := (<-lost).Sub(deadline); late != 0 {
 					t.Errorf("reported %v after the deadline", late)
 				}
@@ -46,13 +46,13 @@ func TestThePassedDeadlineIsNotLookedAtAllTheTime(t *testing.T) {
 		lease := c.Keep(session)
 		defer lease.End()
 		told := 0
-		lease.OnLoss(func(error) { told++ })
+		lease.OnLoss(nil, func(error) { told++ })
 		time.Sleep(3 * timeout)
 		synctest.Wait()
 		if told != 1 {
 			t.Errorf("the loss was reported %d times", told)
 		}
-		lease.OnLoss(func(error) { told++ })
+		lease.OnLoss(nil, func(error) { told++ })
 		time.Sleep(timeout / 32) // the monitor still checks: it also reports the loss to a later lease
 		synctest.Wait()
 		if told != 2 {

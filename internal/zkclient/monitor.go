@@ -24,6 +24,7 @@ type Lease struct {
 	session int64
 
 	// Guarded by monitor.mu; nil until a caller wants them.
+	holder any // the grant that the lease belongs to; nil: a waiter or an observer
 	lose   func(error)
 	over   context.Context
 	cancel context.CancelCauseFunc // of over
@@ -54,15 +55,28 @@ func (c *Client) Keep(session int64) *Lease {
 	return l
 }
 
-// OnLoss registers lose. The monitor calls it, on another goroutine, when the session must be
-// considered lost, and again in each Check until the lease ends. lose must return when the holders
-// have been notified, also if another call notifies them.
-func (l *Lease) OnLoss(lose func(error)) {
+// OnLoss registers lose, and holder for Holders. The monitor calls lose, on another goroutine, when
+// the session must be considered lost, and again in each Check until the lease ends. lose must
+// return when the holders have been notified, also if another call notifies them.
+func (l *Lease) OnLoss(holder any, lose func(error)) {
 	m := &l.client.monitor
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l.lose = lose
+	l.holder, l.lose = holder, lose
 	m.schedule()
+}
+
+// Holders returns the grants whose leases have not ended.
+func (c *Client) Holders() (holders []any) {
+	m := &c.monitor
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for l := range m.leases {
+		if l.holder != nil {
+			holders = append(holders, l.holder)
+		}
+	}
+	return holders
 }
 
 // Over returns a context that is canceled when the session must be considered lost. Its cause is

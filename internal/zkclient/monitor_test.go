@@ -14,7 +14,7 @@ func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	t.Helper()
 	lost := make(chan error, 1)
 	lease := l.client.Keep(l.sess)
-	lease.OnLoss(func(why error) {
+	lease.OnLoss(nil, func(why error) {
 		select {
 		case lost <- why:
 		default:
@@ -129,7 +129,7 @@ func TestTheEndOfTheSessionIsALoss(t *testing.T) {
 		_, ended := l.keep(t)
 		other := l.client.Keep(l.sess)
 		told := make(chan error, 1)
-		other.OnLoss(func(why error) { told <- why })
+		other.OnLoss(nil, func(why error) { told <- why })
 		other.End()
 		l.v.Expire(t, l.conn)
 		mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)

@@ -337,7 +337,7 @@ var mutants = []mutant{
 	}, {
 		name: "view-current-past-the-deadline", pkg: "internal/queue", in: "follower.follow",
 		why: "the server may be cut off from the quorum, and another leads",
-		old: `lease.OnLoss(end)`, new: `_ = lease`,
+		old: `lease.OnLoss(nil, end)`, new: `_ = lease`,
 		test: "leader TestAViewIsNotCurrentWithoutTheQuorum",
 	}, {
 		name: "request-to-resign-overwritten", pkg: "internal/queue", in: "Hold.Write",
