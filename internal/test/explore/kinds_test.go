@@ -10,7 +10,8 @@ import (
 )
 
 // A kind of world is small, and for one class of bugs: it changes the plan of the seed, and has one
-// hand with its own strike.
+// hand with its own strike. A kind that finds nothing of its own delays all others:
+// docs/maintainers/testing.md says how to find that out.
 type kind struct {
 	name      string
 	flavors   []string // flavors of its locks; nil: all
@@ -18,7 +19,6 @@ type kind struct {
 	strike    func(*nemesis)       // nil: none
 	fault     string               // the name of a strike that has happened
 	tolerates func(err error) bool // other errors that an acquisition may return; nil: none
-	furnish   func(*world)         // before the workers begin; nil: nothing
 	calm      bool                 // no hold is lost unless its node is deleted
 	prompt    bool                 // events notify waiters of their turn, and holders of a loss, soon after their connection is restored
 }
@@ -39,19 +39,11 @@ var kindsOfWorlds = []kind{
 	// No faults. This finds a waiter that waits although it is its turn, and a hold that is lost
 	// without a reason.
 	{name: "quiet", flavors: exclusive, bend: quiet},
-	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
 	// The events of a waiter's own node, its session and its blockers, in any order.
 	{name: "doomed", flavors: exclusive, bend: lonely, strike: (*nemesis).doom, fault: "doom"},
-	// The same for a waiter that reconnects after a cut.
-	{
-		name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely,
-		strike: func(n *nemesis) { n.doomBy(n.cutOff) }, fault: "doom",
-	},
 	// A waiter whose turn comes while its connection, or the request that sets its watches, is
 	// lost.
 	{name: "severed", flavors: append([]string{"semaphore"}, exclusive...), bend: severed, strike: (*nemesis).sever, fault: "severed", prompt: true},
-	// A claim of several nodes whose reply is lost, and then one of its nodes is deleted.
-	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve, fault: "halved claim"},
 	// Servers that lag behind the previous server.
 	{name: "behind", bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
 	// A connection to a server that the other servers have dropped.
@@ -60,8 +52,6 @@ var kindsOfWorlds = []kind{
 	{name: "withheld", bend: isolated, strike: (*nemesis).withhold, fault: "withheld"},
 	// Ready goroutines wait for a processor. This finds a hold that is lost without a reason.
 	{name: "busy and calm", bend: busy, strike: (*nemesis).stall, fault: "stalled", calm: true},
-	// A holder that is cut off, and counts from an instant that is too late.
-	{name: "cut off", bend: distant, strike: (*nemesis).part, fault: "part"},
 	// A holder that has received only the answer to the handshake of its session.
 	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear, fault: "born"},
 	// A holder that reconnects to members that grant other session timeouts.
@@ -75,16 +65,10 @@ var kindsOfWorlds = []kind{
 	{name: "moved", bend: movable, strike: (*nemesis).rebalance, fault: "rebalanced"},
 	// The same without other faults: no hold is lost.
 	{name: "moved and calm", bend: func(p *plan, r *rand.Rand) { movable(p, r); calm(p, r) }, strike: (*nemesis).rebalance, fault: "rebalanced", calm: true},
-	// Directories that are deleted with their nodes, and created again with the same sequence
-	// numbers.
-	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze, fault: "razed"},
 	// Data of another program in the directories, which come and go.
 	{name: "stored", flavors: exclusive, bend: narrow, strike: (*nemesis).store, fault: "stored"},
-	{name: "crowded and stored", flavors: shared, bend: crowded, strike: (*nemesis).store, fault: "stored"},
 	// The end of the sequence numbers.
 	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
-	// Children of other programs in the directories.
-	{name: "littered", flavors: exclusive, bend: narrow, furnish: litter},
 	// Recipes that ignore different nodes of one directory.
 	{name: "mixed", flavors: []string{"kazoo names, a mutex among them"}, bend: narrow},
 	// Permit counts that change while a waiter receives no event, or a server lags.
@@ -98,15 +82,12 @@ var kindsOfWorlds = []kind{
 	// A caller of two locks whose turn comes at one lock, and ends before its turn comes at the
 	// other lock.
 	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink, fault: "shrunk"},
-	// Permits whose nodes are deleted one by one.
-	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck, fault: "plucked"},
-	// Long and short jobs, so that permits are not released in the order of their grants; most
-	// waiters are far from their turn.
+	// Permits whose nodes are deleted one by one. Jobs are long and short, so that permits are not
+	// released in the order of their grants, and most waiters are far from their turn.
 	{name: "mingled", flavors: []string{"semaphore"}, bend: mingled, strike: (*nemesis).pluck, fault: "plucked"},
 	{name: "mingled and calm", flavors: []string{"semaphore"}, bend: mingledCalmly, strike: (*nemesis).prune, fault: "delete", calm: true, prompt: true},
-	// Leaders shown by servers that lag, and by a server that the others have dropped.
+	// Leaders shown by servers that lag.
 	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
-	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
 	// Members that are asked to release, also while they wait or downgrade.
 	{name: "asked", bend: narrow, strike: (*nemesis).ask, fault: "ask"},
 	// The same without other faults: a holder is notified of each request, and of no other write.
@@ -263,14 +244,6 @@ func severed(p *plan, r *rand.Rand) {
 	p.resizes, p.first = r.IntN(2) == 0, r.IntN(2*len(p.kind.flavors))
 	p.stay, p.least, p.length = 12*time.Second, time.Second, 4*time.Minute
 	p.rest = between(r, 4*time.Second, 12*time.Second)
-}
-
-// fresh is a narrow world in which holds outlast their directories, so that sequence numbers
-// repeat.
-func fresh(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.hosts, p.workers, p.hands = 2, 2+r.IntN(2), 0
-	p.stay, p.rest = time.Second, between(r, 100*time.Millisecond, 500*time.Millisecond)
 }
 
 // several is a narrow world of several locks, which are mostly acquired together.

@@ -323,26 +323,6 @@ func (n *nemesis) stall() {
 	}
 }
 
-// part cuts a holder off for long enough that the next waiter is granted its lock. Sometimes the
-// holder has just reconnected, or has just received a session.
-func (n *nemesis) part() {
-	h := n.holder()
-	n.say("part", "%s: is cut off", h.name)
-	switch n.random.IntN(4) {
-	case 0:
-		h.net.all().Cut()
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it may reconnect
-	case 1:
-		id := h.client().conn.Client().SessionID()
-		n.expire(id)
-		time.Sleep(between(n.random, n.session/8, n.session)) // virtual: it may receive a session and acquire a lock
-	}
-	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
-	time.Sleep(3 * n.session / 2) // virtual: the session ends
-	h.net.heal()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
-}
-
 // bear gives a host that is far away a session and the lock, through a member that is isolated
 // right after that: the leader receives nothing after the creation of the session.
 func (n *nemesis) bear() {
@@ -491,22 +471,6 @@ func (n *nemesis) depose() {
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
-// raze deletes all nodes in a lock's directory, and the directory.
-func (n *nemesis) raze() {
-	dir := n.paths[n.random.IntN(len(n.paths))]
-	n.say("razed", "%s is deleted with all that is in it", dir)
-	for range 3 {
-		for _, s := range n.left() {
-			if dirOf(s.path) == dir {
-				n.remove(s)
-			}
-		}
-		if n.admin.Client().Delete(dir, -1) == nil {
-			return
-		}
-	}
-}
-
 // store writes another program's data into a directory, or removes them.
 func (n *nemesis) store() {
 	dir, data := n.paths[n.random.IntN(len(n.paths))], []string{"config", ""}[n.random.IntN(2)]
@@ -529,19 +493,6 @@ func (n *nemesis) wear() {
 		n.say("worn", "%s: the next number is %d", dir, to)
 	}
 	time.Sleep(between(n.random, time.Second, 5*time.Second)) // virtual: callers receive numbers near the end meanwhile
-}
-
-// litter creates children whose names belong to no recipe.
-func litter(w *world) {
-	for _, path := range w.paths {
-		_, _ = w.admin.Client().CreateContainer(path, nil, 4, zk.WorldACL(zk.PermAll))
-		for i, name := range []string{"mine-%swrite-", "%s", "_c_short-%slock-", "x-%sread-", "%slock-12"} {
-			name = strings.ReplaceAll(name, "%s", "") + fmt.Sprintf("%010d", i)
-			if _, err := w.admin.Client().Create(path+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-				w.complain("litter: %v", err)
-			}
-		}
-	}
 }
 
 // hush makes a host, or the hosts of a member, receive several events at once.

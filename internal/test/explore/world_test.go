@@ -258,9 +258,6 @@ func play(t *testing.T, p plan) *result {
 		h.connect()
 		w.hosts = append(w.hosts, h)
 	}
-	if p.kind.furnish != nil {
-		p.kind.furnish(w)
-	}
 	tally := w.work()
 	w.settle()
 	virtual := time.Since(began)
