@@ -182,5 +182,8 @@ func endSession(args []string, session wire.Session) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
 	defer cancel()
-	return wire.End(ctx, list, o.timeout, session, opts...)
+	if err := wire.End(ctx, list, o.timeout, session, opts...); !errors.Is(err, wire.ErrOver) {
+		return err
+	}
+	return nil
 }

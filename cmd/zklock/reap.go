@@ -15,7 +15,7 @@ import (
 // reaper ends the sessions of dead processes.
 type reaper struct {
 	servers
-	list []string // servers; nil: those in the session file
+	list []string // servers to ask before those in the session file
 	opts []wire.Option
 }
 
@@ -26,8 +26,8 @@ func reapCommand() *command {
   zklock reap -once /run/app/session  after it: in systemd's ExecStopPost
 
 The files are those of zklocks.WithSessionFile or zklock run -session-file. The
-locks of a process that lives remain. The servers are those of the process,
-unless -servers or ZK_SERVERS names others.
+locks of a process that lives remain. The servers are those of the process. If
+-servers or ZK_SERVERS names others, these are asked first.
 `)
 	once := c.flags.Bool("once", false, "do not wait: exit with 1 if the process lives")
 	r.define(c.flags, 10*time.Second)

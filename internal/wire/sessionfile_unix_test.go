@@ -368,6 +368,40 @@ func TestASessionThatCannotBeEnded(t *testing.T) {
 	})
 }
 
+// The servers of another ensemble do not know the session: Connect must not say that it has ended
+// it. A reaper asks the servers in the file, too.
+func TestASessionOfAnotherEnsemble(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p, other, said := precede(t, v), v.Cluster(t, 1, venue.Options{}).Addrs(), &lines{}
+		reap := func() (int64, error) { return wire.Reap(p.file, false, other, 4*time.Second, v.Dialer()...) }
+		text, err := os.ReadFile(p.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead := p.Own().ID
+		conn := connect(t, v, 4*time.Second, other, wire.WithSessionFile(p.file), wire.WithLogger(said))
+		want := fmt.Sprintf("zklocks: session %#x, whose process has died, is over, or is held by other servers than these: its servers were %s", uint64(dead), strings.Join(v.Servers(t), ", "))
+		if got := said.all(); !slices.Contains(got, want) {
+			t.Errorf("the log %q does not have %q", got, want)
+		}
+		p.freed(t, p.Conn, false)
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []int64{dead, 0} {
+			write(t, p.file, string(text))
+			if ended, err := reap(); ended != want || err != nil {
+				t.Errorf("the reaper ended session %#x, %v, want %#x", ended, err, want)
+			}
+			if left, err := os.ReadFile(p.file); err != nil || len(left) > 0 {
+				t.Errorf("behind the reaper the file has %q, %v", left, err)
+			}
+			p.freed(t, connect(t, v, 4*time.Second, v.Servers(t)), true)
+		}
+	})
+}
+
 // The file has each new session before any request of that session, and a lost file costs no hold.
 func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
 	t.Parallel()

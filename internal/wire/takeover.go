@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,18 +15,19 @@ const dying = time.Second
 
 // End ends the session of a dead process, as that process would: it resumes the session with the
 // same handshake and the same credentials, and closes it. It returns nil when a server has
-// confirmed that the session is over, and tries until ctx is canceled.
+// confirmed that, and ErrOver if the session was over, or belongs to another ensemble. It tries
+// until ctx is canceled.
 func End(ctx context.Context, servers []string, timeout time.Duration, dead Session, opts ...Option) error {
 	opts = append(slices.Clone(opts), func(s *settings) {
 		s.resume, s.sessionFile, s.listeners, s.follow = &dead, nil, nil, false
 	})
-	for {
+	for over := ErrOver; ; {
 		c, err := Connect(ctx, servers, timeout, opts...)
 		if errors.Is(err, ErrOver) {
-			return nil
+			return over
 		}
 		if err == nil {
-			err = c.Close()
+			err, over = c.Close(), nil // it may have ended the session without an answer
 		}
 		if !errors.Is(err, errUnconfirmed) || ctx.Err() != nil {
 			return err
@@ -36,7 +38,8 @@ func End(ctx context.Context, servers []string, timeout time.Duration, dead Sess
 // Reap ends the session of the process that has the session file, after the process has died, and
 // returns the session's id; 0: there is none to end. If wait is true, it blocks until the process
 // releases the file. Otherwise it returns an error that matches ErrFileInUse while the process
-// lives. Without servers it uses those in the file. It tries for a session timeout.
+// lives. Without servers, or if they do not know the session, it uses those in the file. It tries
+// for a session timeout.
 func Reap(path string, wait bool, servers []string, timeout time.Duration, opts ...Option) (ended int64, err error) {
 	f, err := openSessionFile(path, 0)
 	if err != nil {
@@ -57,15 +60,22 @@ func Reap(path string, wait bool, servers []string, timeout time.Duration, opts 
 	if err != nil || dead.ID == 0 {
 		return 0, err
 	}
-	if servers == nil {
-		servers = at
-	}
 	ctx, cancel = context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := End(ctx, servers, timeout, dead, opts...); err != nil {
+	err = ErrOver
+	if servers != nil {
+		err = End(ctx, servers, timeout, dead, opts...)
+	}
+	if errors.Is(err, ErrOver) {
+		err = End(ctx, at, timeout, dead, opts...)
+	}
+	switch {
+	case err == nil:
+		ended = dead.ID
+	case !errors.Is(err, ErrOver):
 		return 0, err
 	}
-	return dead.ID, f.do(func() error { return f.Truncate(0) })
+	return ended, f.do(func() error { return f.Truncate(0) })
 }
 
 // CheckSessionFile returns why a file cannot be a session file, without its path. The error matches
@@ -90,13 +100,15 @@ func AwaitSessionFile(ctx context.Context, path string) error {
 }
 
 // takeOver locks the session file and ends the session of the process that had it before. If the
-// servers refuse that, or none answers within a session timeout, it only logs that.
+// servers do not know it or refuse that, or if none answers within a session timeout, it only logs
+// that. It does not ask the servers in the file: Connect would wait for servers that may be gone.
 func (c *Conn) takeOver(ctx context.Context, s settings) error {
 	if s.sessionFile == nil {
 		return nil
 	}
 	f, err := openSessionFile(*s.sessionFile, os.O_CREATE)
 	var dead Session
+	var at []string
 	if err == nil {
 		c.file = f
 		waits := time.AfterFunc(time.Second, func() {
@@ -107,7 +119,7 @@ func (c *Conn) takeOver(ctx context.Context, s settings) error {
 		waits.Stop()
 	}
 	if err == nil {
-		dead, _, err = f.dead()
+		dead, at, err = f.dead()
 	}
 	if err != nil {
 		return fmt.Errorf("zklocks: session file %s: %w", *s.sessionFile, err)
@@ -121,6 +133,9 @@ func (c *Conn) takeOver(ctx context.Context, s settings) error {
 	switch {
 	case err == nil:
 		c.Printf("zklocks: ended session %#x, whose process has died", uint64(dead.ID))
+	case errors.Is(err, ErrOver):
+		c.Printf("zklocks: session %#x, whose process has died, is over, or is held by other servers than these: its servers were %s",
+			uint64(dead.ID), strings.Join(at, ", "))
 	case ctx.Err() != nil:
 		return err
 	default:

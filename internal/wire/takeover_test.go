@@ -58,9 +58,9 @@ func TestAnyMemberEndsASession(t *testing.T) {
 				if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
 					t.Fatal(err)
 				}
-				for range 2 {
-					if err := end(t, v, conn, []string{via}, ann); err != nil {
-						t.Errorf("%d, %d: %v", i, j, err)
+				for _, want := range []error{nil, wire.ErrOver} {
+					if err := end(t, v, conn, []string{via}, ann); !errors.Is(err, want) {
+						t.Errorf("%d, %d: %v, want %v", i, j, err, want)
 					}
 				}
 				gone(t, connect(t, v, 20*time.Second, e.Addrs()[(i+1)%3:][:1]), node)

@@ -3,6 +3,7 @@ package explore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -941,6 +942,9 @@ func (n *nemesis) crash() {
 		}
 		err := wire.End(ctx, members, n.session, *own, wire.WithDialer(n.network.Host("reaper").DialContext))
 		cancel()
+		if errors.Is(err, wire.ErrOver) {
+			err = nil
+		}
 		if err == nil && n.chance(2) {
 			h.net.all().Thaw()                                                   // the late requests arrive
 			time.Sleep(between(n.random, time.Millisecond, 50*time.Millisecond)) // virtual
