@@ -231,6 +231,15 @@ func TestAnIdleLockThatIsAskedFor(t *testing.T) {
 		<-asked
 		unlock(k.Stage, h)
 		k.EmptyNow()
+
+		k.idle() // nor if its holder does not watch for requests
+		h = k.take()
+		members, err = k.Queue(k.Ctx)
+		k.Must(err)
+		k.Must(other.RequestRelease(k.Ctx, members[0]))
+		time.Sleep(time.Second) // virtual
+		unlock(k.Stage, h)
+		k.EmptyNow()
 	})
 }
 
