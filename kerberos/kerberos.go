@@ -136,7 +136,7 @@ type mechanism struct {
 	login           func(*config.Config) (*login, error)
 	ask             func(service string) (*ticket, error) // fromKDC; tests replace it
 
-	mu      sync.Mutex
+	mu      sync.Mutex          // guards what follows; not held while the KDC is asked
 	tickets map[string]*ticket  // by service; none that was sent and has not been accepted yet
 	asked   map[string]*request // by service: under way
 }

@@ -34,8 +34,8 @@ type Mutex struct {
 	byContext bool         // only the context owns
 	calls     atomic.Int64 // numbers the calls if byContext, see caller
 
-	mu     sync.Mutex
-	owners map[int64]*owner // by caller: its record for the grant that it entered last; guarded by mu
+	mu     sync.Mutex       // tier 1; guards owners, and the fields of owner and ownership that count holds
+	owners map[int64]*owner // by caller: its record for the grant that it entered last
 }
 
 type lockSlot = slot.Lock

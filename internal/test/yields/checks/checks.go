@@ -14,7 +14,7 @@ import (
 )
 
 // Tiers are the mutexes of the library, as package.type.field. A goroutine that holds a mutex
-// acquires only mutexes of lower tiers.
+// acquires only mutexes of later tiers.
 var Tiers = [][]string{
 	{ // recipes
 		"queue.Callers.mu", "reentrant.Mutex.mu",
@@ -51,7 +51,7 @@ func (m *Mutex[Name]) name() string {
 	return pkg + "." + strings.ReplaceAll(field, "_", ".")
 }
 
-// Lock panics if the goroutine holds a mutex of the same or a lower tier.
+// Lock panics if the goroutine holds a mutex of the same or a later tier.
 func (m *Mutex[Name]) Lock() {
 	me, name := current(), m.name()
 	take(me, name)
