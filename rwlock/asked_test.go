@@ -34,7 +34,7 @@ func (c *client) release(m zklocks.Member) error { return locks.On(c.conn).Reque
 
 func hears(s *contract.Stage, asked <-chan struct{}) {
 	s.Helper()
-	test.Within(s, soon, "it hears that it is asked to release", func() { <-asked })
+	test.Within(s, soon, "it is notified that it is asked to release", func() { <-asked })
 }
 
 func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {

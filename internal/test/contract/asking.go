@@ -14,21 +14,21 @@ import (
 )
 
 var asking = []scenario{
-	{"a holder hears that it is asked to release, and goes on", askedWhileHolding, 0},
-	{"a waiter that is asked to release hears of it when it holds", askedWhileWaiting, 0},
-	{"a request that comes while the node is read is heard", askedWhileReading, 0},
-	{"a request is heard through a reconnect", askedOffline, 0},
+	{"a holder is notified that it is asked to release, and continues", askedWhileHolding, 0},
+	{"a waiter that is asked to release is notified when it holds", askedWhileWaiting, 0},
+	{"a request that comes while the node is read reaches the holder", askedWhileReading, 0},
+	{"a request reaches the holder after a reconnect", askedOffline, 0},
 	{"a request is made once through a cut at any step", askedThroughCuts, 0},
 	{"requests of two clients at once are one", askedTwice, 0},
 	{"a member that has gone cannot be asked", askedTooLate, 0},
 	{"other writes into the node ask for nothing", askedForNothing, 0},
-	{"to hear of requests takes one read at most, which the news of a loss shares", hearingCosts, single},
+	{"to watch for requests takes one read at most, which the watch for a loss shares", hearingCosts, single},
 	{"without the right to read and write the node a request fails at once", mayNotAsk, 0},
 	{"a request with bad input is an error at once", asksBadly, 0},
 }
 
-// release asks a member to release, by the client's connection.
-func (c *client) release(m zklocks.Member) error {
+// requestRelease asks a member to release, by the client's connection.
+func (c *client) requestRelease(m zklocks.Member) error {
 	return locks.On(c.conn).RequestRelease(c.Ctx, m)
 }
 
@@ -56,7 +56,7 @@ func (s *scene) written(m zklocks.Member) int32 {
 // hears waits until a hold is asked to release.
 func (s *scene) hears(asked <-chan struct{}) {
 	s.Helper()
-	test.Within(s, soon, "it hears that it is asked to release", func() { <-asked })
+	test.Within(s, soon, "it is notified that it is asked to release", func() { <-asked })
 }
 
 func askedWhileHolding(s *scene) {
@@ -69,7 +69,7 @@ func askedWhileHolding(s *scene) {
 		s.Errorf("asked before the request: %v, %+v", Closed(asked), m)
 	}
 	s.Pass(time.Second)
-	s.Must(other.release(m))
+	s.Must(other.requestRelease(m))
 	s.hears(asked)
 	if !h.Held() || Closed(h.Lost()) {
 		s.Error("a request has ended the hold")
@@ -80,12 +80,12 @@ func askedWhileHolding(s *scene) {
 		s.Errorf("after the request: %+v", now)
 	}
 	for _, again := range []zklocks.Member{m, now} {
-		s.Must(other.release(again))
+		s.Must(other.requestRelease(again))
 		if n := s.written(m); n != 1 {
 			s.Errorf("written %d times by one request that is repeated", n)
 		}
 	}
-	s.unlock(h)
+	s.release(h)
 	if !Closed(asked) || !Closed(h.ReleaseRequested()) {
 		s.Error("the end of the hold has taken back the request")
 	}
@@ -94,7 +94,7 @@ func askedWhileHolding(s *scene) {
 	if Closed(h.ReleaseRequested()) || other.only().ReleaseRequested {
 		s.Error("the next hold is asked by a request to the one before")
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 func askedWhileWaiting(s *scene) {
@@ -102,16 +102,16 @@ func askedWhileWaiting(s *scene) {
 	h := holder.block()
 	a := c.wait(2)
 	c.catchUp()
-	s.Must(holder.release(holder.queue()[1]))
+	s.Must(holder.requestRelease(holder.queue()[1]))
 	c.waits(a)
 	if q := holder.queue(); len(q) != 2 || q[0].ReleaseRequested || !q[1].ReleaseRequested || q[1].Holding {
 		s.Errorf("queue %+v", q)
 	}
-	s.unlock(h)
+	s.release(h)
 	h = a.Granted()
 	s.hears(h.ReleaseRequested())
 	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
+	s.release(h)
 }
 
 func askedWhileReading(s *scene) {
@@ -124,10 +124,10 @@ func askedWhileReading(s *scene) {
 	_, err := s.Witness.Set(m.Path, []byte("text"), -1)
 	s.Must(err)
 	s.Fired(read)
-	s.Must(other.release(m))
+	s.Must(other.requestRelease(m))
 	read.Release()
 	s.hears(asked)
-	s.unlock(h)
+	s.release(h)
 }
 
 func askedOffline(s *scene) {
@@ -143,14 +143,14 @@ func askedOffline(s *scene) {
 		asked := h.ReleaseRequested()
 		c.catchUp()
 		back := away()
-		s.Must(other.release(other.only()))
+		s.Must(other.requestRelease(other.only()))
 		s.Settle()
 		if Closed(asked) {
 			s.Errorf("%s: heard without a connection", name)
 		}
 		back()
 		s.hears(asked)
-		s.unlock(h)
+		s.release(h)
 	}
 }
 
@@ -161,7 +161,7 @@ func askedThroughCuts(s *scene) {
 			h := c.lock()
 			m := c.only()
 			f := other.cutAt(op, 1, action)
-			s.Must(other.release(m))
+			s.Must(other.requestRelease(m))
 			if !f.met.Load() {
 				s.Fatalf("a request makes no %v", op)
 			}
@@ -169,7 +169,7 @@ func askedThroughCuts(s *scene) {
 			if n := s.written(m); n != 1 {
 				s.Errorf("%v %v: written %d times", action, op, n)
 			}
-			s.unlock(h)
+			s.release(h)
 		}
 	}
 }
@@ -178,15 +178,15 @@ func askedTwice(s *scene) {
 	c, slow, fast := s.client(), s.behind(), s.client()
 	h := c.lock()
 	m := c.only()
-	f, a := slow.meets(proxy.SetOp, proxy.HoldRequest, only(func(context.Context) error { return slow.release(m) }))
-	s.Must(fast.release(m))
+	f, a := slow.meets(proxy.SetOp, proxy.HoldRequest, only(func(context.Context) error { return slow.requestRelease(m) }))
+	s.Must(fast.requestRelease(m))
 	f.Release()
 	a.Granted()
 	if n := s.written(m); n != 1 {
 		s.Errorf("written %d times", n)
 	}
 	s.hears(h.ReleaseRequested())
-	s.unlock(h)
+	s.release(h)
 }
 
 func askedTooLate(s *scene) {
@@ -200,13 +200,13 @@ func askedTooLate(s *scene) {
 	}
 	h := c.lock()
 	m := c.only()
-	s.unlock(h)
-	gone(m, other.release(m))
+	s.release(h)
+	gone(m, other.requestRelease(m))
 
 	h = c.lock()
 	m = c.only()
-	f, a := other.meets(proxy.SetOp, proxy.HoldRequest, only(func(context.Context) error { return other.release(m) }))
-	s.unlock(h)
+	f, a := other.meets(proxy.SetOp, proxy.HoldRequest, only(func(context.Context) error { return other.requestRelease(m) }))
+	s.release(h)
 	f.Release()
 	gone(m, a.Failed())
 
@@ -216,11 +216,11 @@ func askedTooLate(s *scene) {
 	m = c.only()
 	former := m
 	former.Token--
-	gone(m, other.release(former))
+	gone(m, other.requestRelease(former))
 	if n := s.written(m); n != 0 {
 		s.Error("the member of another token is asked")
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 func askedForNothing(s *scene) {
@@ -237,9 +237,9 @@ func askedForNothing(s *scene) {
 			s.Errorf("asked by %q", text)
 		}
 	}
-	s.Must(c.release(m))
+	s.Must(c.requestRelease(m))
 	s.hears(asked)
-	s.unlock(h)
+	s.release(h)
 }
 
 func hearingCosts(s *scene) {
@@ -261,7 +261,7 @@ func hearingCosts(s *scene) {
 				s.Errorf("order %d: %d requests after call %d, want at most %d", i, n, j, most)
 			}
 		}
-		s.unlock(h)
+		s.release(h)
 	}
 }
 
@@ -278,7 +278,7 @@ func mayNotAsk(s *scene) {
 		asked := h.ReleaseRequested()
 		m := c.only()
 		began := time.Now()
-		err := other.release(m)
+		err := other.requestRelease(m)
 		s.AtOnce("a refusal", time.Since(began))
 		if s.Is(err, zk.ErrNoAuth); err != nil && !strings.Contains(err.Error(), tc.says+m.Path) {
 			s.Errorf("error %q does not say %q", err, tc.says+m.Path)
@@ -287,9 +287,9 @@ func mayNotAsk(s *scene) {
 		if Closed(asked) {
 			s.Error("asked by a request that was refused")
 		}
-		s.Must(c.release(m))
+		s.Must(c.requestRelease(m))
 		s.hears(asked)
-		s.unlock(h)
+		s.release(h)
 	}
 }
 
@@ -316,5 +316,5 @@ func asksBadly(s *scene) {
 	if n := s.written(m); n != 0 {
 		s.Errorf("written %d times", n)
 	}
-	s.unlock(h)
+	s.release(h)
 }

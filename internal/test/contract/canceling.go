@@ -15,7 +15,7 @@ var canceling = []scenario{
 	{"a waiting Lock is canceled at any step", canceledInLine, alone},
 	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
 	{"a Lock is canceled while there is no connection", canceledOffline, 0},
-	{"a Release with a canceled context deletes the node", unlockedByTheDead, 0},
+	{"a Release with a canceled context deletes the node", releasedByTheDead, 0},
 	{"questions to a silent server end with their context", questionsEnd, 0},
 }
 
@@ -37,7 +37,7 @@ func canceledWhenFree(s *scene) {
 			c.catchUp() // receives what the proxy has held back
 		case <-a.Done:
 			f.Cancel()
-			s.unlock(a.Granted())
+			s.release(a.Granted())
 		}
 		s.Empty()
 		return met
@@ -46,7 +46,7 @@ func canceledWhenFree(s *scene) {
 
 func canceledInLine(s *scene) {
 	holder, c := s.client(), s.behind()
-	s.unlock(c.lock()) // creates the directories
+	s.release(c.lock()) // creates the directories
 	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp}
 	s.eachRequest(holds, ops, ops, func(action proxy.Action, op proxy.Op, n int) (met bool) {
 		h := holder.block()
@@ -67,7 +67,7 @@ func canceledInLine(s *scene) {
 		end.Cancel()
 		c.catchUp()
 		s.inLine(1)
-		s.unlock(h)
+		s.release(h)
 		return met
 	})
 
@@ -76,7 +76,7 @@ func canceledInLine(s *scene) {
 	c.waits(a)
 	a.Stop()
 	s.inLine(1)
-	s.unlock(h)
+	s.release(h)
 }
 
 // canceledAtGrant lets the grant and the cancellation race. A caller that gets an error must have
@@ -101,7 +101,7 @@ func canceledAtGrant(s *scene) {
 		if a.Err == nil {
 			granted++
 			s.Must(a.Hold.Verify(s.Ctx))
-			s.unlock(a.Hold)
+			s.release(a.Hold)
 		}
 	}
 	s.Logf("granted in %d of %d rounds", granted, rounds)
@@ -110,11 +110,11 @@ func canceledAtGrant(s *scene) {
 
 func canceledOffline(s *scene) {
 	c := s.behind()
-	s.unlock(c.lock())
+	s.release(c.lock())
 
 	c.proxy.Refuse()
 	a := c.begin(c.Lock)
-	s.unlock(s.client().lock()) // takes longer than the call of c needs to begin its wait
+	s.release(s.client().lock()) // takes longer than the call of c needs to begin its wait
 	a.Stop()
 	s.Must(c.proxy.Accept())
 	c.catchUp()
@@ -129,10 +129,10 @@ func canceledOffline(s *scene) {
 		s.Must(c.proxy.Accept())
 		s.inLine(1)
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
-func unlockedByTheDead(s *scene) {
+func releasedByTheDead(s *scene) {
 	c := s.client()
 	dead, cancel := context.WithCancel(s.Ctx)
 	cancel()
@@ -165,5 +165,5 @@ func questionsEnd(s *scene) {
 	}
 	c.proxy.Unmute()
 	c.catchUp()
-	s.unlock(h)
+	s.release(h)
 }

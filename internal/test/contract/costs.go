@@ -21,11 +21,11 @@ func fewRequests(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll)) // a persistent node, because the server may delete a container between two cycles
 	c := s.with(s.BehindFor(quietSession))
 	for range 3 {
-		s.unlock(c.lock())
+		s.release(c.lock())
 	}
 	before := c.proxy.Seen(proxy.AnyOp)
 	for range cycles {
-		s.unlock(c.lock())
+		s.release(c.lock())
 	}
 	if n := c.proxy.Seen(proxy.AnyOp) - before; n != int64(cycles*s.r.Requests) {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Requests)
@@ -44,13 +44,13 @@ func fewBehind(s *scene) {
 			return c.proxy.Seen(proxy.ReadOp) >= reads+int64(s.r.Behind-2-len(s.dirs())) // create, delete, lists
 		})
 		c.catchUp()
-		s.unlock(h)
+		s.release(h)
 		got := a.Granted()
 		if lost := got.Lost(); Closed(lost) { // the nodes that Lost needs watched are watched already
 			s.Error("lost")
 		}
 		c.catchUp()
-		s.unlock(got)
+		s.release(got)
 	}
 	for range 3 { // after that readers no longer check for writers each time
 		cycle()
@@ -73,7 +73,7 @@ func fewBehind(s *scene) {
 func fewOnOneConnection(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	holder, c := s.client(), s.with(s.BehindFor(quietSession))
-	s.unlock(c.lock())
+	s.release(c.lock())
 	h := holder.block()
 	before, listed, began := c.requests(), c.proxy.Seen(proxy.ListOp), time.Now()
 	const waiters = 16
@@ -83,10 +83,10 @@ func fewOnOneConnection(s *scene) {
 		c.catchUp()
 	}
 	for _, a := range line {
-		s.unlock(h)
+		s.release(h)
 		h = a.Granted()
 	}
-	s.unlock(h)
+	s.release(h)
 	if time.Since(began) > queue.FirstRecheck/2 {
 		return // on a slow machine: waiters may have listed again
 	}

@@ -72,17 +72,17 @@ func (s *scene) used(a, b *client) {
 		second := a.again().wait(3)
 		b.waits(first)
 		s.Must(h.Verify(s.Ctx))
-		s.unlock(h)
+		s.release(h)
 		got := first.Granted()
 		s.grows(h, got)
 		if !s.r.Shared {
 			second.Waits()
 		}
-		s.unlock(got)
-		s.unlock(second.Granted())
+		s.release(got)
+		s.release(second.Granted())
 		h, err = b.TryLock(s.Ctx)
 		s.Must(err)
-		s.unlock(h)
+		s.release(h)
 	}
 }
 
@@ -97,16 +97,16 @@ func dataComeLater(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	a, b := s.client(), s.client()
 	for range 3 {
-		s.unlock(a.lock())
+		s.release(a.lock())
 	}
-	s.unlock(b.lock())
+	s.release(b.lock())
 	s.set(config)
 	versions := s.versions()
-	s.unlock(a.lock())
-	s.unlock(b.block())
+	s.release(a.lock())
+	s.release(b.block())
 	h, err := a.TryLock(s.Ctx)
 	s.Must(err)
-	s.unlock(h)
+	s.release(h)
 	s.stored(versions)
 	s.Pass(time.Minute)
 	s.used(a, b)
@@ -118,7 +118,7 @@ func dataOfAnotherNode(s *scene) {
 	a := s.client()
 	for cycles := range int32(4) {
 		for range cycles {
-			s.unlock(a.block())
+			s.release(a.block())
 		}
 		test.Eventually(s, soon, "the directory is gone", func() bool {
 			exists, _, err := s.Witness.Exists(s.Dir)
@@ -132,8 +132,8 @@ func dataOfAnotherNode(s *scene) {
 		}
 		time.Sleep(queue.FirstRecheck) // virtual: the versions of both nodes may be the same
 		s.store()
-		s.unlock(a.lock())
-		s.unlock(a.block())
+		s.release(a.lock())
+		s.release(a.block())
 		s.stored(1)
 		s.used(a, s.client())
 		s.stored(1)
@@ -149,7 +149,7 @@ func dataComeAndGo(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	a, b, c := s.client(), s.client(), s.client()
 	for range 3 { // so that readers know that there is no writer
-		s.unlock(a.lock())
+		s.release(a.lock())
 	}
 	for i := range 6 {
 		h := a.lock()
@@ -159,15 +159,15 @@ func dataComeAndGo(s *scene) {
 		second := c.wait(3)
 		s.set([]string{"", config}[i%2])
 		c.waits(second)
-		s.unlock(h)
+		s.release(h)
 		got := first.Granted()
 		if s.r.Block != "" || !s.r.Shared {
 			second.Waits()
 			_, err := a.TryLock(s.Ctx)
 			s.Is(err, zklocks.ErrBusy)
 		}
-		s.unlock(got)
-		s.unlock(second.Granted())
+		s.release(got)
+		s.release(second.Granted())
 	}
 }
 
@@ -194,7 +194,7 @@ func semaphoresPath(s *scene) {
 	}
 	_, err = s.Witness.Set(s.Path, nil, -1)
 	s.Must(err)
-	s.unlock(c.lock()) // the value is as good as before
+	s.release(c.lock()) // the value is as good as before
 }
 
 // firstUse counts the requests of the first two cycles of lock values. Their connection has been
@@ -206,7 +206,7 @@ func firstUse(s *scene) {
 		c := s.with(conn, p)
 		for i := range counts {
 			before := p.Seen(proxy.AnyOp)
-			s.unlock(c.block())
+			s.release(c.block())
 			counts[i] = p.Seen(proxy.AnyOp) - before
 		}
 		return counts

@@ -60,10 +60,10 @@ func defaultsOfConnect(s *scene) {
 		if !slices.Equal(acl, row.acl) {
 			s.Errorf("lock %d: the list %v, want %v", i, acl, row.acl)
 		}
-		s.unlock(h)
+		s.release(h)
 		Next[observe.Released](all, i+1) // the observers of Connect and of the lock get the events
 		if n := len(Of[observe.Released](own)); n != row.own {
-			s.Errorf("lock %d: the observer of the second is told of %d holds, want %d", i, n, row.own)
+			s.Errorf("lock %d: the observer of the second is notified of %d holds, want %d", i, n, row.own)
 		}
 	}
 	all.Balanced()

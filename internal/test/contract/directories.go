@@ -49,11 +49,11 @@ func ephemeralDirectory(s *scene) {
 	s.Is(below.Failed(), zk.ErrNoChildrenForEphemerals)
 	s.AtOnce("a Lock", below.At.Sub(below.Began))
 	s.Must(s.Witness.Delete(s.Dir, -1))
-	s.unlock(c.lock()) // the value is as good as before
+	s.release(c.lock()) // the value is as good as before
 }
 
 func idleGoes(s *scene) {
-	s.unlock(s.client().lock())
+	s.release(s.client().lock())
 	test.Eventually(s, soon, "the directory is gone", func() bool {
 		exists, _, err := s.Witness.Exists(s.Dir)
 		return err == nil && !exists
@@ -89,12 +89,12 @@ func deletedDirectory(s *scene) {
 		got = waiter.lock()
 	}
 	s.grows(h, got)
-	s.unlock(got)
+	s.release(got)
 }
 
 func deletedBeforeTheListing(s *scene) {
 	holder, c := s.client(), s.behind()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	h := holder.block()
 	before := c.proxy.Seen(proxy.AnyOp)
 	list := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
@@ -109,5 +109,5 @@ func deletedBeforeTheListing(s *scene) {
 		s.Errorf("%d requests", n)
 	}
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-	s.unlock(got)
+	s.release(got)
 }

@@ -28,14 +28,14 @@ func tokens(s *scene) {
 	for range 3 {
 		h := c.lock()
 		next("release", h)
-		s.unlock(h)
+		s.release(h)
 		h = other.block()
 		next("another holder", h)
 		a := c.wait(2)
-		s.unlock(h)
+		s.release(h)
 		h = a.Granted()
 		next("after a wait", h)
-		s.unlock(h)
+		s.release(h)
 	}
 	next("before the expiry", c.lock())
 	s.Expire(c.conn)
@@ -45,13 +45,13 @@ func tokens(s *scene) {
 	c.catchUp() // a lock that is shared within the process continues until its process receives the event
 	h := c.lock()
 	next("after the node was deleted", h)
-	s.unlock(h)
+	s.release(h)
 	if err := s.Witness.Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have deleted it first
 		s.Must(err)
 	}
 	h = c.lock()
 	next("in a new directory", h)
-	s.unlock(h)
+	s.release(h)
 	s.Is(deleted.Release(s.Ctx), zklocks.ErrLost)
 }
 
@@ -76,5 +76,5 @@ func verifiesByTheQuorum(s *scene) {
 	if checks, all = c.proxy.Seen(proxy.CheckOp)-checks, c.proxy.Seen(proxy.AnyOp)-all; checks != 1 || all != 1 {
 		s.Errorf("%d requests, %d of them through the quorum", all, checks)
 	}
-	s.unlock(h)
+	s.release(h)
 }

@@ -21,13 +21,13 @@ var holding = []scenario{
 	{"the context of Lock bounds the wait and not the hold", boundsTheWait, 0},
 	{"a context that is done loses although the lock is free", doneContextLoses, 0},
 	{"the context of a hold has its parent's values and end", derives, 0},
-	{"a Release with the context of its own hold is the first", unlockedByItsOwnContext, 0},
+	{"a Release with the context of its own hold is the first", releasedByItsOwnContext, 0},
 	{"a Release with the context of its own hold waits no longer than its parent", boundedByItsParent, 0},
-	{"a Release with the context of another hold does not return the end of that hold", unlockedByAnothersContext, 0},
+	{"a Release with the context of another hold does not return the end of that hold", releasedByAnothersContext, 0},
 	{"a call with the context of a hold that has ended returns that end", askedByItsOwnContext, 0},
 	{"two values on one connection exclude each other", valuesExclude, 0},
 	{"options may be changed after New", optionsAreCopied, 0},
-	{"the queue shows who holds and who waits", queueTells, 0},
+	{"the queue shows who holds and who waits", queueShows, 0},
 	{"the queue is judged without members that left while it was read", queueWithoutTheLeft, 0},
 }
 
@@ -40,7 +40,7 @@ func lasts(s *scene) {
 	}
 	s.Must(h.Verify(s.Ctx))
 
-	s.unlock(h)
+	s.release(h)
 	s.EmptyNow()
 	if h.Held() || Closed(lost) || Closed(h.Lost()) || !h.ValidUntil().IsZero() {
 		s.Errorf("after the release: held %v, lost %v, deadline %v", h.Held(), Closed(lost), h.ValidUntil())
@@ -56,7 +56,7 @@ func lasts(s *scene) {
 	_, err := h.Multi(s.Ctx)
 	s.Is(err, zklocks.ErrReleased)
 	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
-	s.unlock(c.lock())
+	s.release(c.lock())
 }
 
 func boundsTheWait(s *scene) {
@@ -71,7 +71,7 @@ func boundsTheWait(s *scene) {
 		s.Error("the hold ended with the context of Lock")
 	}
 	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
+	s.release(h)
 }
 
 func doneContextLoses(s *scene) {
@@ -119,13 +119,13 @@ func derives(s *scene) {
 	if !h.Held() || h.Context(s.Ctx).Err() != nil {
 		s.Error("the hold ended with one of its contexts")
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 // ctx = h.Context(ctx); defer h.Release(ctx) is what programs write. The Release cancels the
 // context that it was given. It must not take this for the end of its wait, nor for an earlier
 // release.
-func unlockedByItsOwnContext(s *scene) {
+func releasedByItsOwnContext(s *scene) {
 	c := s.client()
 	events := c.observed()
 	for range 20 { // a select chooses any case that is ready
@@ -171,7 +171,7 @@ func boundedByItsParent(s *scene) {
 	}
 }
 
-func unlockedByAnothersContext(s *scene) {
+func releasedByAnothersContext(s *scene) {
 	other, c := s.client(), s.client()
 	first := other.lock()
 	lost, released := first.Context(s.Ctx), context.Context(nil)
@@ -180,7 +180,7 @@ func unlockedByAnothersContext(s *scene) {
 	s.Is(first.Release(s.Ctx), zklocks.ErrLost)
 	first = other.lock()
 	released = first.Context(s.Ctx)
-	s.unlock(first)
+	s.release(first)
 
 	events := c.observed()
 	for i, ctx := range []context.Context{lost, released} {
@@ -231,9 +231,9 @@ func valuesExclude(s *scene) {
 	same := c.waitToBlock(3) // another goroutine, by the same value
 	c.waits(other)
 	same.Waits()
-	s.unlock(h)
-	s.unlock(other.Granted())
-	s.unlock(same.Granted())
+	s.release(h)
+	s.release(other.Granted())
+	s.release(same.Granted())
 }
 
 func optionsAreCopied(s *scene) {
@@ -245,10 +245,10 @@ func optionsAreCopied(s *scene) {
 	if q := c.queue(); len(q) != 1 || !bytes.Equal(q[0].Data, []byte("me")) {
 		s.Errorf("the queue is %+v", q)
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
-func queueTells(s *scene) {
+func queueShows(s *scene) {
 	first, second, third := s.client(), s.client(), s.client()
 	first.Locker = s.on(first.conn, zklocks.WithData([]byte("first")))
 	if q := first.queue(); len(q) != 0 {
@@ -294,12 +294,12 @@ func queueTells(s *scene) {
 	if q := third.queue(); len(q) != 2 || q[1].Session != third.conn.SessionID() {
 		s.Errorf("after one has gone: %+v", q)
 	}
-	s.unlock(h)
+	s.release(h)
 	last := b.Granted()
 	if q := first.queue(); len(q) != 1 || !q[0].Holding || q[0].Token != last.Token() {
 		s.Errorf("at the end: %+v", q)
 	}
-	s.unlock(last)
+	s.release(last)
 }
 
 func queueWithoutTheLeft(s *scene) {
@@ -313,12 +313,12 @@ func queueWithoutTheLeft(s *scene) {
 		return err
 	})
 	s.Fired(listing)
-	s.unlock(h)
+	s.release(h)
 	h = a.Granted()
 	listing.Release()
 	looked.Granted()
 	if len(members) != 1 || !members[0].Holding || members[0].Session != next.conn.SessionID() {
 		s.Errorf("one has left and one holds: %+v", members)
 	}
-	s.unlock(h)
+	s.release(h)
 }

@@ -42,7 +42,7 @@ func (s *scene) every(l Locker, most time.Duration, f func(name string, err erro
 		if err == nil {
 			s.Errorf("%s: no error", call.name)
 			if h != nil {
-				s.unlock(h)
+				s.release(h)
 			}
 			continue
 		}
@@ -132,7 +132,7 @@ func nilContext(s *scene) {
 		}
 		s.inLine(1)
 		s.Must(h.Verify(s.Ctx))
-		s.unlock(h)
+		s.release(h)
 		s.EmptyNow()
 	}
 	Next[observe.Released](events, len(calls))
@@ -141,7 +141,7 @@ func nilContext(s *scene) {
 
 func closedConnection(s *scene) {
 	used, unused := s.client(), s.client()
-	s.unlock(used.lock())
+	s.release(used.lock())
 	for _, c := range []*client{used, unused} {
 		c.conn.Close()
 		s.every(c.Locker, 0, func(name string, err error) { s.Is(err, zk.ErrClosing) })

@@ -16,14 +16,14 @@ import (
 var losing = []scenario{
 	{"a hold is lost with its node, its session and its connection", lostWhileHolding, 0},
 	{"a loss that no caller asked for shows at the release", lossUnasked, 0},
-	{"a Release that the expiry overtakes returns that the lock was lost", expiredWhileUnlocking, 0},
+	{"a Release that the expiry overtakes returns that the lock was lost", expiredWhileReleasing, 0},
 	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
 	{"a waiter whose session expires queues again at the tail", expiredWhileWaiting, 0},
 	{"a waiter that loses its place together with the holder does not hold", deletedWithTheHolder, 0},
 	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
-	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
+	{"a holder that is cut off is notified before the next one holds", notifiedBeforeTheNext, 0},
 	{"a lost hold whose session lives on leaves no node", survivorDeleted, 0},
-	{"a hold has a deadline, which moves on while servers answer", tellsTheDeadline, 0},
+	{"a hold has a deadline, which moves on while servers answer", showsTheDeadline, 0},
 }
 
 // over asserts all promises about a lost hold.
@@ -70,9 +70,9 @@ func lostWhileHolding(s *scene) {
 		a := next.waitToBlock(2)
 		lose(c)
 		s.over(h, ctx)
-		s.unlock(a.Granted())
+		s.release(a.Granted())
 		if i < 2 { // the connection continues
-			s.unlock(c.lock())
+			s.release(c.lock())
 		}
 		s.Empty()
 	}
@@ -94,7 +94,7 @@ func lossUnasked(s *scene) {
 	}
 }
 
-func expiredWhileUnlocking(s *scene) {
+func expiredWhileReleasing(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	f, a := c.meets(proxy.DeleteOp, proxy.HoldRequest, only(h.Release))
@@ -105,7 +105,7 @@ func expiredWhileUnlocking(s *scene) {
 	if h.Held() || Closed(h.Lost()) {
 		s.Error("a hold that is being released has ended already, as released")
 	}
-	s.unlock(c.lock())
+	s.release(c.lock())
 }
 
 // requeued makes a victim wait between a holder and another waiter, and deletes the victim's node.
@@ -122,13 +122,13 @@ func requeued(s *scene, victim *client, away func()) {
 		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
 	})
 	victim.waits(v)
-	s.unlock(h)
+	s.release(h)
 	h = o.Granted()
 	victim.waits(v)
-	s.unlock(h)
+	s.release(h)
 	got := v.Granted()
 	s.Must(got.Verify(s.Ctx))
-	s.unlock(got)
+	s.release(got)
 }
 
 func deletedWhileWaiting(s *scene) {
@@ -160,10 +160,10 @@ func deletedWithTheHolder(s *scene) {
 		got := o.Granted()
 		s.inLine(2) // the victim has queued again, at the tail
 		victim.waits(v)
-		s.unlock(got)
+		s.release(got)
 		got = v.Granted()
 		s.Must(got.Verify(s.Ctx))
-		s.unlock(got)
+		s.release(got)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	}
 }
@@ -178,32 +178,32 @@ func closedWhileWaiting(s *scene) {
 	s.Is(a.Failed(), zk.ErrClosing)
 	s.Within("failing", a.At.Sub(closed), 0)
 	s.inLine(1)
-	s.unlock(h)
+	s.release(h)
 }
 
-func toldBeforeTheNext(s *scene) {
+func notifiedBeforeTheNext(s *scene) {
 	for range 3 {
 		conn, p := s.BehindFor(2 * time.Second)
 		victim, next := s.with(conn, p), s.client()
 		h := victim.block()
 		lost, ctx := h.Lost(), h.Context(s.Ctx)
-		var held, told bool
+		var held, lostInTime bool
 		a := next.begin(func(ctx context.Context) (*zklocks.Hold, error) {
 			got, err := next.Lock(ctx)
-			held, told = h.Held(), Closed(lost)
+			held, lostInTime = h.Held(), Closed(lost)
 			return got, err
 		})
 		s.inLine(2)
 		victim.proxy.Mute()
 		got := a.Granted()
-		if held || !told {
-			s.Errorf("when the next one holds: held %v, lost %v", held, told)
+		if held || !lostInTime {
+			s.Errorf("when the next one holds: held %v, lost %v", held, lostInTime)
 		}
 		s.Is(context.Cause(ctx), zklocks.ErrLost)
-		s.unlock(got)
+		s.release(got)
 		victim.proxy.Unmute()
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		s.unlock(victim.lock())
+		s.release(victim.lock())
 	}
 }
 
@@ -218,7 +218,7 @@ func survivorDeleted(s *scene) {
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 }
 
-func tellsTheDeadline(s *scene) {
+func showsTheDeadline(s *scene) {
 	const timeout = 2 * time.Second
 	c := s.with(s.BehindFor(timeout))
 	h := c.lock()

@@ -63,7 +63,7 @@ func observedFree(s *scene) {
 	c.catchUp()
 	s.Pass(2 * time.Second)
 	least := time.Since(a.At)
-	s.unlock(h)
+	s.release(h)
 	most := time.Since(answered)
 	r := Next[observe.Released](events, 1)
 	s.about(r.LockInfo, h.Token())
@@ -72,7 +72,7 @@ func observedFree(s *scene) {
 	h, err := c.TryLock(s.Ctx)
 	s.Must(err)
 	Next[observe.Granted](events, 2)
-	s.unlock(h)
+	s.release(h)
 	Next[observe.Released](events, 2)
 	if n := len(Of[any](events)); n != 6 {
 		s.Errorf("%d events: %+v", n, Of[any](events))
@@ -102,7 +102,7 @@ func observedWait(s *scene) {
 	a.Waits()
 	s.Pass(time.Second)
 	least := time.Since(began)
-	s.unlock(h)
+	s.release(h)
 	got := a.Granted()
 	s.about(q.LockInfo, got.Token())
 	g := Next[observe.Granted](events, 1)
@@ -111,7 +111,7 @@ func observedWait(s *scene) {
 	}
 	Next[observe.Queued](events, 1) // later changes of the position are not reported
 	s.Lasted("the wait", g.Waited, least, a.At.Sub(a.Began))
-	s.unlock(got)
+	s.release(got)
 	events.Balanced()
 }
 
@@ -141,7 +141,7 @@ func observedFailure(s *scene) {
 		s.Errorf("the cause is %v, and the call has returned %v", f.Cause, a.Err)
 	}
 	s.Lasted("the wait", f.Waited, waited, a.At.Sub(a.Began))
-	s.unlock(h)
+	s.release(h)
 	events.Balanced()
 }
 
@@ -157,8 +157,8 @@ func observedRequeue(s *scene) {
 		if again.Node == before.Node || again.Token <= before.Token {
 			s.Errorf("%+v, then %+v", before, again)
 		}
-		s.unlock(h)
-		s.unlock(a.Granted())
+		s.release(h)
+		s.release(a.Granted())
 		Next[observe.Called](events, 1) // it is the same call
 		events.Balanced()
 	}
@@ -202,7 +202,7 @@ func observedLoss(s *scene) {
 func observedRetry(s *scene) {
 	c, holder := s.behind(), s.client()
 	events := c.observed()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	for _, cut := range []struct {
 		op   proxy.Op
 		name string
@@ -217,8 +217,8 @@ func observedRetry(s *scene) {
 		}, 1, proxy.CutBefore)
 		a := c.wait(2)
 		c.catchUp()
-		s.unlock(h)
-		s.unlock(a.Granted())
+		s.release(h)
+		s.release(a.Granted())
 		s.Fired(f)
 		told := false
 		for _, r := range Of[observe.Retried](events) {
@@ -228,7 +228,7 @@ func observedRetry(s *scene) {
 			}
 		}
 		if !told {
-			s.Errorf("nothing is told of a %s that was cut: %+v", cut.name, Of[observe.Retried](events))
+			s.Errorf("no event reports a %s that was cut: %+v", cut.name, Of[observe.Retried](events))
 		}
 	}
 	events.Balanced()
@@ -237,7 +237,7 @@ func observedRetry(s *scene) {
 // A call that ends before a server can be reached again has retried nothing.
 func observedOutage(s *scene) {
 	c, holder := s.behind(), s.client()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	events := c.observed()
 	h := holder.block()
 	f, a := c.meets(proxy.ListOp, proxy.HoldRequest, c.Lock)
@@ -253,5 +253,5 @@ func observedOutage(s *scene) {
 	s.Must(c.proxy.Accept())
 	c.catchUp()
 	s.inLine(1)
-	s.unlock(h)
+	s.release(h)
 }

@@ -47,8 +47,8 @@ func nextToAnother(s *scene) {
 	for kind, prefix := range s.foreign() {
 		for _, dir := range s.dirs() {
 			for range 3 {
-				s.unlock(known.lock())
-				s.unlock(known.block())
+				s.release(known.lock())
+				s.release(known.block())
 			}
 			theirs := []string{s.another(dir, prefix), s.another(dir, prefix)} // more than there is room for
 			_, err := s.Witness.Set(dir, nil, -1)                              // as the locks themselves do
@@ -68,7 +68,7 @@ func nextToAnother(s *scene) {
 			for _, path := range theirs {
 				s.Must(s.Witness.Delete(path, -1))
 			}
-			s.unlock(known.lock())
+			s.release(known.lock())
 		}
 	}
 }
@@ -85,11 +85,11 @@ func anotherComesLater(s *scene) {
 	}
 	waiter.waits(a)
 	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
+	s.release(h)
 	got := a.Granted()
 	s.Must(got.Verify(s.Ctx))
 	for _, path := range theirs {
 		s.Must(s.Witness.Delete(path, -1))
 	}
-	s.unlock(got)
+	s.release(got)
 }

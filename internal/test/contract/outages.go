@@ -15,8 +15,8 @@ import (
 
 var outages = []scenario{
 	{"holders and waiters survive a restart of the server", restarted, ownServer},
-	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
-	{"a hold that was waited for survives a cut, and hears of its loss after it", cutAfterTheWait, 0},
+	{"a waiter whose watches are lost on the way back detects the release", watchesLost, 0},
+	{"a hold that was waited for survives a cut, and is notified of its loss after it", cutAfterTheWait, 0},
 	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
 	{"a release in an outage ends with the loss, and the node is deleted later", releasedInAnOutage, 0},
 	{"a bounded wait in an outage takes no longer", leftInAnOutage, 0},
@@ -41,10 +41,10 @@ func restarted(s *scene) {
 	s.Must(h.Verify(s.Ctx))
 	a.Waits()
 	s.inLine(2)
-	s.unlock(h)
+	s.release(h)
 	got := a.Granted()
 	s.grows(h, got)
-	s.unlock(got)
+	s.release(got)
 	s.Empty()
 }
 
@@ -69,9 +69,9 @@ func watchesLost(s *scene) {
 		c.proxy.Cut()
 		s.Fired(again)
 		c.proxy.Refuse()
-		s.unlock(h)
+		s.release(h)
 		s.Must(c.proxy.Accept())
-		s.unlock(a.Granted())
+		s.release(a.Granted())
 	}
 }
 
@@ -82,7 +82,7 @@ func cutAfterTheWait(s *scene) {
 	h := holder.block()
 	a := c.wait(2)
 	c.catchUp()
-	s.unlock(h)
+	s.release(h)
 	got := a.Granted()
 	lost := got.Lost()
 	for range 3 {
@@ -94,7 +94,7 @@ func cutAfterTheWait(s *scene) {
 		s.Error("lost by a cut")
 	}
 	s.kill(c.conn.SessionID())
-	test.Within(s, soon, "it hears of its loss", func() { <-lost })
+	test.Within(s, soon, "it is notified of its loss", func() { <-lost })
 	err := got.Release(s.Ctx)
 	if s.Is(err, zklocks.ErrLost); err != nil && !strings.Contains(err.Error(), "its node was deleted") {
 		s.Errorf("lost by something else: %v", err)
@@ -124,7 +124,7 @@ func neverConnected(s *scene) {
 		}
 	}
 	s.Must(c.proxy.Accept())
-	s.unlock(c.lock())
+	s.release(c.lock())
 
 	// A queued waiter also waits through the outage. When it is canceled, its error says how long
 	// there was no connection.
@@ -142,7 +142,7 @@ func neverConnected(s *scene) {
 		s.Errorf("a waiter that gives up: %v", err)
 	}
 	s.Must(c.proxy.Accept())
-	s.unlock(h)
+	s.release(h)
 }
 
 // releasedInAnOutage cuts a holder off, for good until its release has returned.
@@ -181,7 +181,7 @@ func releasedInAnOutage(s *scene) {
 		if s.Virtual() && c.conn.SessionID() != session {
 			s.Error("the end of the session has deleted the node")
 		}
-		s.unlock(c.lock())
+		s.release(c.lock())
 	}
 }
 
@@ -206,6 +206,6 @@ func leftInAnOutage(s *scene) {
 		c.proxy.Unmute()
 		s.Must(c.proxy.Accept())
 		s.inLine(1)
-		s.unlock(h)
+		s.release(h)
 	}
 }

@@ -19,7 +19,7 @@ var replies = []scenario{
 	{"a waiter gets its turn when any request is throttled", throttledInLine, 0},
 	{"a create whose reply was lost and whose caller has left is undone", createAbandoned, 0},
 	{"a repeated delete does not delete the next hold", deleteRepeated, exclusive},
-	{"a Release goes on through an outage", unlockedOffline, 0},
+	{"a Release goes on through an outage", releasedOffline, 0},
 }
 
 var (
@@ -99,7 +99,7 @@ func (s *scene) faultsWhenFree(actions []proxy.Action) {
 // faultsInLine injects the faults at each request of a waiter whose turn comes.
 func (s *scene) faultsInLine(actions []proxy.Action) {
 	c, holder := s.behind(), s.client()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp}
 	s.eachRequest(actions, ops, ops, func(action proxy.Action, op proxy.Op, n int) bool {
 		h := holder.block()
@@ -108,7 +108,7 @@ func (s *scene) faultsInLine(actions []proxy.Action) {
 		a := c.wait(2)
 		c.waits(a)
 		s.inLine(2)
-		s.unlock(h)
+		s.release(h)
 		got := a.Granted()
 		s.inLine(1)
 		if err := got.Release(s.Ctx); err != nil {
@@ -122,7 +122,7 @@ func (s *scene) faultsInLine(actions []proxy.Action) {
 func createAbandoned(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll)) // the server may delete a container right before the create that the test is about
 	c := s.behind()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	for range 3 {
 		f := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // so no search for the node is answered
@@ -152,10 +152,10 @@ func deleteRepeated(s *scene) {
 	c.catchUp()
 	s.Must(next.Verify(s.Ctx))
 	s.inLine(1)
-	s.unlock(next)
+	s.release(next)
 }
 
-func unlockedOffline(s *scene) {
+func releasedOffline(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	c.proxy.Refuse()

@@ -80,7 +80,7 @@ func mayNotCreate(s *scene) {
 	c := s.client()
 	s.refuses("CREATE", c.Lock, c.TryLock, c.Block)
 	s.EmptyNow()
-	s.unlock(root.lock())
+	s.release(root.lock())
 }
 
 func mayNotWrite(s *scene) {
@@ -95,17 +95,17 @@ func mayNotWrite(s *scene) {
 		h := c.lock()
 		s.Must(h.Verify(s.Ctx))
 		s.inLine(1)
-		s.unlock(h)
+		s.release(h)
 	}
 	h := root.block()
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
 	a := c.wait(2)
 	c.waits(a)
-	s.unlock(h)
+	s.release(h)
 	got := a.Granted()
 	s.grows(h, got)
-	s.unlock(got)
+	s.release(got)
 }
 
 // mayNotRead makes root hold the lock, so that the queue has only the holder's nodes.
@@ -117,7 +117,7 @@ func mayNotRead(s *scene) {
 	if n := len(test.Children(s, root.conn, s.Dir)); n != s.r.Nodes {
 		s.Errorf("%d nodes in line, want the holder's %d", n, s.r.Nodes)
 	}
-	s.unlock(h)
+	s.release(h)
 	if left := test.Children(s, root.conn, s.Dir); len(left) > 0 {
 		s.Errorf("left %v", left)
 	}
@@ -149,8 +149,8 @@ func mayNotReadAhead(s *scene) {
 		s.Errorf("error %q does not name the right %s…", err, right)
 	}
 	s.inLine(1)
-	s.unlock(h)
-	s.unlock(bob.lock())
+	s.release(h)
+	s.release(bob.lock())
 }
 
 // mayNotCleanUp lets a client create a node and not delete it. A recipe that lists first creates no
@@ -168,7 +168,7 @@ func mayNotCleanUp(s *scene) {
 	if leaves := len(test.Children(s, root.conn, s.Dir)) > s.r.Nodes; leaves != both {
 		s.Errorf("leaves a node: %v; error %q", leaves, err)
 	}
-	s.unlock(h)
+	s.release(h)
 	c.conn.Close() // the only way
 	_, err = root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
 	s.Must(err)
@@ -227,7 +227,7 @@ func listOfAllNodes(s *scene) {
 	s.Is(err, zk.ErrNoAuth)
 	s.Is(stranger.conn.Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
 
-	s.unlock(h)
+	s.release(h)
 	test.AssertEmpty(s, ann.conn, s.Dir)
 	_, err = ann.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
 	if err != zk.ErrNoNode {
@@ -239,7 +239,7 @@ func listOfAllNodes(s *scene) {
 func quotaUsedUp(s *scene) {
 	const quotaExceeded = -125
 	c := s.behind()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	for _, call := range []lockFunc{c.Lock, c.TryLock, c.Block} {
 		before := c.proxy.Seen(proxy.AnyOp)
 		refusal := c.proxy.Next(proxy.CreateOp, proxy.Answer(quotaExceeded))
@@ -253,7 +253,7 @@ func quotaUsedUp(s *scene) {
 		}
 		s.EmptyNow()
 	}
-	s.unlock(c.lock())
+	s.release(c.lock())
 }
 
 // whole reads the directory through a client that has the right, and asserts how many members it
@@ -314,8 +314,8 @@ func closedToOthers(s *scene) {
 	first.whole(2)
 	s.Must(h.Verify(s.Ctx))
 	a.Waits()
-	s.unlock(h)
-	s.unlock(a.Granted())
+	s.release(h)
+	s.release(a.Granted())
 	first.whole(0)
 	first.open()
 }
@@ -343,8 +343,8 @@ func credentialsLast(s *scene) {
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	b := c.begin(c.Lock)
 	c.whole(2)
-	s.unlock(got)
-	s.unlock(b.Granted())
+	s.release(got)
+	s.release(b.Granted())
 	c.whole(0)
 	c.open()
 }

@@ -134,8 +134,8 @@ func (c *client) lock() *zklocks.Hold { c.Helper(); return c.begin(c.Lock).Grant
 // block takes the lock in the way that makes other clients wait.
 func (c *client) block() *zklocks.Hold { c.Helper(); return c.begin(c.Block).Granted() }
 
-// unlock releases a hold, and fails the test on an error.
-func (s *scene) unlock(h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
+// release ends a hold, and fails the test on an error.
+func (s *scene) release(h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 // catchUp returns when whatever the server has sent to this client has arrived.
 func (c *client) catchUp() { c.Helper(); c.CatchUp(c.conn) }

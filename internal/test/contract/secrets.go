@@ -118,13 +118,13 @@ func secretsKept(s *scene) {
 	short(h.Verify)
 	s.Must(p.Accept())
 	c.catchUp()
-	s.unlock(h)
+	s.release(h)
 	for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.AuthOp} {
 		f := p.Next(op, proxy.CutAfterCommit)
 		if op == proxy.AuthOp {
 			p.Cut()
 		}
-		s.unlock(c.lock())
+		s.release(c.lock())
 		f.Cancel()
 	}
 

@@ -19,7 +19,7 @@ import (
 var surroundings = []scenario{
 	{"a forged node that no client can delete does not keep the own one", forgedForGood, 0},
 	{"behind nodes without a session a waiter waits and asks nothing", behindTheOwnerless, 0},
-	{"writes into the nodes in line are no news", writtenInto, 0},
+	{"a waiter still waits after writes into the nodes in line", writtenInto, 0},
 	{"foreign children are ignored", strangers, 0},
 	{"members in front of the last numbers are served, others fail", marginBegins, inMemory},
 	{"a worn directory is given up when its queue is empty", wornIsGivenUp, inMemory},
@@ -76,7 +76,7 @@ func (c *client) forge(action proxy.Action) (a *attempt, path string) {
 func forgedForGood(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
-	s.unlock(c.lock())
+	s.release(c.lock())
 	for _, action := range cuts {
 		h := s.client().block()
 		a, path := c.forge(action)
@@ -93,8 +93,8 @@ func forgedForGood(s *scene) {
 		s.nodes(c.conn.SessionID())
 		_, err := s.Witness.Multi(&zk.DeleteRequest{Path: path + "/child", Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
 		s.Must(err)
-		s.unlock(h)
-		s.unlock(a.Granted())
+		s.release(h)
+		s.release(a.Granted())
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *scene) word() string {
 	s.Helper()
 	h := s.client().block()
 	name := test.Children(s, s.Witness, s.Dir)[0]
-	s.unlock(h)
+	s.release(h)
 	return name[len("_c_")+36 : len(name)-10] // with the hyphens
 }
 
@@ -142,7 +142,7 @@ func (s *scene) behindOwnerless(members int) {
 		_, err := s.Witness.Multi(ops...)
 		s.Must(err)
 	}
-	s.unlock(a.Granted())
+	s.release(a.Granted())
 	if n := c.requests() - before; n > 2*few {
 		s.Errorf("%d requests until %d have gone", n, members)
 	}
@@ -172,8 +172,8 @@ func writtenInto(s *scene) {
 	}
 	s.inLine(2)
 	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
-	s.unlock(a.Granted())
+	s.release(h)
+	s.release(a.Granted())
 }
 
 // strange are names that belong to no member, of any recipe.
@@ -210,11 +210,11 @@ func strangers(s *scene) {
 	if q := c.queue(); len(q) != 2 || !q[0].Holding || q[1].Holding {
 		s.Errorf("queue %+v", q)
 	}
-	s.unlock(h)
-	s.unlock(a.Granted())
+	s.release(h)
+	s.release(a.Granted())
 	h, err = c.TryLock(s.Ctx)
 	s.Must(err)
-	s.unlock(h)
+	s.release(h)
 	members(0)
 	for _, name := range strange {
 		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1)) // no lock has deleted it
@@ -285,7 +285,7 @@ func (c *client) renewed(refusals int) {
 	if line := test.Children(c, c.Witness, c.Dir); len(line) != c.r.Nodes || !strings.Contains(strings.Join(line, " "), "-0000000000") {
 		c.Errorf("in a new directory: %q", line)
 	}
-	c.unlock(h)
+	c.release(h)
 }
 
 // marginBegins: two members fit in front of the margin, the third does not, neither while the
@@ -298,10 +298,10 @@ func marginBegins(s *scene) {
 	s.InLine(2*s.r.Nodes + 1)
 	c.refused()
 	a.Waits()
-	s.unlock(h)
+	s.release(h)
 	got := a.Granted()
 	s.grows(h, got)
-	s.unlock(got)
+	s.release(got)
 	c.refused()
 	s.idle()
 	c.renewed(1)
@@ -313,6 +313,6 @@ func wornIsGivenUp(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	s.idle()
-	s.unlock(h)
+	s.release(h)
 	c.renewed(0)
 }

@@ -94,7 +94,7 @@ func multiAnswers(s *scene) {
 		s.Errorf("%d replies to no operations", len(replies))
 	}
 	s.lives(h, nil)
-	s.unlock(h)
+	s.release(h)
 }
 
 func multiRefused(s *scene) {
@@ -127,7 +127,7 @@ func multiRefused(s *scene) {
 	}
 	s.Must(multi(h, n.set())(s.Ctx))
 	n.written(1)
-	s.unlock(h)
+	s.release(h)
 }
 
 func multiEnds(s *scene) {
@@ -136,7 +136,7 @@ func multiEnds(s *scene) {
 		end  func(*client, *zklocks.Hold)
 		want error
 	}{
-		{func(c *client, h *zklocks.Hold) { s.unlock(h) }, zklocks.ErrReleased},
+		{func(c *client, h *zklocks.Hold) { s.release(h) }, zklocks.ErrReleased},
 		{func(c *client, h *zklocks.Hold) { s.kill(c.conn.SessionID()); s.Lost(h.Lost()) }, zklocks.ErrLost},
 		{func(c *client, h *zklocks.Hold) { s.Expire(c.conn); s.Lost(h.Lost()) }, zklocks.ErrLost},
 		{func(c *client, h *zklocks.Hold) { c.conn.Close() }, zklocks.ErrLost},
@@ -205,7 +205,7 @@ func guardsOfTwo(s *scene) {
 		s.Errorf("%+v", replies)
 	}
 
-	s.unlock(other)
+	s.release(other)
 	s.Is(both(), zk.ErrNoNode)
 	err = multi(h, other.Guard(n.set())...)(s.Ctx)
 	s.Is(err, zk.ErrNoNode)
@@ -213,12 +213,12 @@ func guardsOfTwo(s *scene) {
 
 	other = d.lock()
 	s.Must(both())
-	s.unlock(h)
+	s.release(h)
 	s.Is(both(), zk.ErrNoNode)
 	err = multi(other, h.Guard(n.set())...)(s.Ctx)
 	s.Is(err, zk.ErrNoNode)
 	s.lives(other, err)
-	s.unlock(other)
+	s.release(other)
 	s.Is(both(), zk.ErrNoNode)
 	n.written(3)
 	s.Empty()
@@ -239,7 +239,7 @@ func multiOnce(s *scene) {
 		n.written(int32(times))
 		s.lives(h, err)
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 func multiUnanswered(s *scene) {
@@ -271,7 +271,7 @@ func multiThrottled(s *scene) {
 		s.Fired(f)
 		n.written(int32(i + 1))
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 func multiOffline(s *scene) {
@@ -320,5 +320,5 @@ func multiTooLarge(s *scene) {
 	}
 	s.lives(h, err)
 	n.written(0)
-	s.unlock(h)
+	s.release(h)
 }

@@ -39,10 +39,10 @@ func inOrder(s *scene) {
 		for j := i; j < len(line); j++ {
 			clients[j].waits(line[j])
 		}
-		s.unlock(h)
+		s.release(h)
 		h = next.Granted()
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 func wakesOne(s *scene) {
@@ -86,7 +86,7 @@ func wakesOne(s *scene) {
 	for i, next := range line {
 		bystander := clients[(i+1)%len(clients)]
 		before := heard(bystander)
-		s.unlock(h)
+		s.release(h)
 		h = next.Granted()
 		if n := heard(bystander) - before; n != 0 {
 			s.Fatalf("release %d: %d notifications to one who is not next", i, n)
@@ -105,7 +105,7 @@ func wakesOne(s *scene) {
 			s.Fatalf("%d notifications after %d releases", n, i+1)
 		}
 	}
-	s.unlock(h)
+	s.release(h)
 }
 
 func diesInTheMiddle(s *scene) {
@@ -127,8 +127,8 @@ func diesInTheMiddle(s *scene) {
 		s.Error("the holder lost its lock to a waiter's death")
 	}
 	w.Stop()
-	s.unlock(h)
-	s.unlock(a.Granted())
+	s.release(h)
+	s.release(a.Granted())
 }
 
 func deadline(s *scene) {
@@ -149,7 +149,7 @@ func deadline(s *scene) {
 	a.Prompt()
 	s.inLine(1)
 	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
+	s.release(h)
 }
 
 func tryTaken(s *scene) {
@@ -165,10 +165,10 @@ func tryTaken(s *scene) {
 		}
 	}
 	s.Must(h.Verify(s.Ctx))
-	s.unlock(h)
+	s.release(h)
 	got, err := c.TryLock(s.Ctx)
 	s.Must(err)
-	s.unlock(got)
+	s.release(got)
 }
 
 // tryBehind queues a waiter behind a holder. If the lock can be shared, the holder does not exclude
@@ -180,8 +180,8 @@ func tryBehind(s *scene) {
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
 	s.inLine(2)
-	s.unlock(h)
-	s.unlock(a.Granted())
+	s.release(h)
+	s.release(a.Granted())
 }
 
 func tryMany(s *scene) {
@@ -207,6 +207,6 @@ func tryMany(s *scene) {
 	}
 	s.inLine(len(holds))
 	for _, h := range holds {
-		s.unlock(h)
+		s.release(h)
 	}
 }

@@ -87,7 +87,7 @@ func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	if !open(requested) {
 		t.count("asked")
 		if !t.world.wasAsked(t.stay) {
-			t.bad("it hears that it is asked to release, and was not")
+			t.bad("it is notified that it is asked to release, and was not")
 		}
 		return
 	}

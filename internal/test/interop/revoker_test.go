@@ -34,7 +34,7 @@ func TestCuratorRevoker(t *testing.T) {
 		}
 		asked := func(h *zklocks.Hold) {
 			t.Helper()
-			test.Within(t, soon, "it hears that it is asked to release", func() { <-h.ReleaseRequested() })
+			test.Within(t, soon, "it is notified that it is asked to release", func() { <-h.ReleaseRequested() })
 			s.Must(h.Verify(s.Ctx))
 			s.Must(h.Release(s.Ctx))
 		}
