@@ -2,7 +2,11 @@ package wire
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"slices"
@@ -123,6 +127,52 @@ func TestAMoveThatFails(t *testing.T) {
 			}
 			if more := said.all(); more != nil {
 				t.Errorf("Close leaves %q", more)
+			}
+		})
+	}
+}
+
+// A connection with TLS follows the ensemble to secure ports alone.
+func TestFollowWithTLS(t *testing.T) {
+	const plain = "server.1=zk1:2888:3888:participant;0.0.0.0:2181"
+	public, key, _ := ed25519.GenerateKey(nil)
+	serial := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(nil, serial, serial, public, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, InsecureSkipVerify: true}
+	for config, want := range map[string]string{ // the servers afterwards
+		plain:                   "first:2281",
+		plain + ";0.0.0.0:2282": "zk1:2282",
+	} {
+		inBubble(t, func(t *testing.T) {
+			f, dialed := newFakeServer(t), make(chan string, 10)
+			f.listener = tls.NewListener(f.listener, secured)
+			f.answer = func(_ int64, w net.Conn, xid, op int32) bool {
+				if op == opGetData {
+					w.Write(frame(slices.Concat(header(xid), word(int32(len(config))), []byte(config), make([]byte, 68))))
+				}
+				return op == opGetData
+			}
+			at := f.start().listener.Addr().String()
+			conn, err := Connect(t.Context(), []string{"first:2281"}, 4*time.Second, WithServersFromEnsemble(), WithTLS(secured),
+				WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+					dialed <- address
+					return f.network.Host("here").DialContext(ctx, network, at)
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			time.Sleep(time.Minute) // virtual
+			if got := conn.Servers(); !slices.Equal(got, []string{want}) || conn.server() != want {
+				t.Errorf("%s: at %s, servers %q, want %s", config, conn.server(), got, want)
+			}
+			for len(dialed) > 0 {
+				if address := <-dialed; address != "first:2281" && address != want {
+					t.Errorf("%s: dialed %s", config, address)
+				}
 			}
 		})
 	}
