@@ -204,3 +204,38 @@ func TestRunWithAFileInUse(t *testing.T) {
 	finish(t, c)
 	ends(t, waits, 0)
 }
+
+// systemd kills what is left of a unit when its zklock has been killed, the guard, too. Then the
+// unit of the packages frees the lock.
+func TestTheUnitFreesTheLock(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../packaging/zklock@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		unit[name] = value
+	}
+	server, run := loopback.For(t).Addr(), t.TempDir()
+	args := func(name string) []string {
+		_, line, _ := strings.Cut(unit[name], "/usr/bin/zklock ")
+		return strings.Fields(strings.NewReplacer(
+			"%t", run, "%i", "nightly", "$FLAGS", "-session-timeout "+far.String(),
+			"$COMMAND", "sh "+write(t, "job", "echo parent $PPID; "+stubborn),
+		).Replace(line))
+	}
+	if err := os.Mkdir(filepath.Join(run, strings.ReplaceAll(unit["RuntimeDirectory"], "%i", "nightly")), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, server, args("ExecStart")...)
+	c.Hears("parent")
+	killAll(t, c, pids(t, c))
+	if code, text := prints(t, server, nil, args("ExecStopPost")...); code != 0 || !strings.Contains(text, "ended its session") {
+		t.Errorf("exit code %d, %s", code, text)
+	}
+	if code, text := prints(t, server, nil, "run", "-try", "/jobs/nightly", "--", "true"); code != 0 {
+		t.Errorf("exit code %d, %s", code, text)
+	}
+}
