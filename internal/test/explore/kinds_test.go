@@ -176,20 +176,13 @@ func isolated(p *plan, r *rand.Rand) {
 	}
 }
 
-// distant is a world in which half of the hosts are far from the servers, which expire a session
-// nearly as early as possible.
-func distant(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.session, p.length, p.long, p.hands, p.workers = 2*time.Second, 150*time.Second, 1, 0, 1
-	p.far = between(r, p.session/40, p.session/12)
-	p.tick = p.session / 20
-}
-
-// young is a distant world of two hosts. Each always requests the lock.
+// young is a narrow world of two hosts, each of which always requests the lock. One is far from the
+// servers, which expire a session nearly as early as possible.
 func young(p *plan, r *rand.Rand) {
-	distant(p, r)
-	p.members, p.hosts, p.workers, p.idle = 3, 2, 3, 5*time.Millisecond
-	p.least = p.session
+	narrow(p, r)
+	p.members, p.hosts, p.workers, p.hands, p.idle = 3, 2, 3, 0, 5*time.Millisecond
+	p.session, p.length, p.long = 2*time.Second, 150*time.Second, 1
+	p.least, p.tick = p.session, p.session/20
 	p.far = between(r, p.session/14, p.session/10)
 }
 

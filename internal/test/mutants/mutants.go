@@ -174,7 +174,7 @@ var mutants = []mutant{
 		why:  "a follower that stops right after its answer takes the last touch with it",
 		old:  `base := s.deadline.proved(sent); base`,
 		new:  `base := sent; base`,
-		test: "internal/wire TestDeadlineAgainstModel", world: "any",
+		test: "internal/wire TestDeadlineAgainstModel", world: "newborn",
 	}, {
 		name: "context-ends-only-on-release", pkg: "internal/hold",
 		why:  "work that waits for the end of its context goes on after the loss",
@@ -185,7 +185,7 @@ var mutants = []mutant{
 		name: "token-is-the-mzxid", pkg: "internal/queue",
 		why: "a client that writes into the node of a waiter makes its token larger than that of the next",
 		old: "w.token = own.Stat.Czxid", new: "w.token = own.Stat.Mzxid",
-		test: "internal/queue TestTheTokenOfANodeThatWasWrittenInto", world: "any",
+		test: "internal/queue TestTheTokenOfANodeThatWasWrittenInto", world: "asked",
 	}, { // Guarantee 5: first come, first served; All never deadlocks.
 		name: "announcement-not-heard", pkg: "internal/queue", in: "view.valid",
 		why: "readers go on joining, and the writer that waits starves",
