@@ -16,12 +16,13 @@ import (
 // As long as the watch has not fired and the connection is the same, every writer in the queue is
 // in the listing.
 //
-// Readers use it twice. They share a node while no writer is queued behind it (sharedNode): that
-// concerns fairness, for which the watch is enough, for a while (expires). And they need no listing
-// while there is no writer at all (shortcut.go): that concerns safety. Safety rests on view.check
-// in the reader's create, and on sameDir. The watch alone would not be enough, because the server
-// withholds its event while the client may not read the directory; it saves creates that would
-// fail.
+// Readers use it twice:
+//   - They share a node while no writer is queued behind it (sharedNode). This concerns fairness,
+//     for which the watch is enough, for a while (expires).
+//   - They need no listing while there is no writer at all (shortcut.go). This concerns safety,
+//     which rests on view.check in the reader's create, and on sameDir. The watch alone would not be
+//     enough: the server withholds its event while the client may not read the directory. It saves
+//     creates that would fail.
 //
 // The watch takes one request each time that a writer has come. So a listing sets it only if the
 // two listings before have shown the same version.
@@ -49,10 +50,7 @@ type view struct {
 // watchWriters watches the data of the directory. It returns nil if that fails: the next listing
 // returns the error.
 func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
-	w, err := q.client.Watch(ctx, sess, q.dir)
-	if err != nil {
-		return nil
-	}
+	w, _ := q.client.Watch(ctx, sess, q.dir)
 	return w
 }
 

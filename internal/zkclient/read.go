@@ -86,13 +86,7 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 			return nil
 		}
 		// A quorum request that is sent 9T/32 later proves the packet that was just answered.
-		timer := time.NewTimer(c.conn.Timeout() / 8)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return Ended(ctx)
-		}
+		wire.Wait(ctx, time.After(c.conn.Timeout()/8))
 	}
 }
 
