@@ -49,10 +49,10 @@ func (g *Grant) info(q *Queue) observe.LockInfo {
 // A Call is one call of a recipe that acquires one lock or several, and then the hold that it
 // returns. It notifies the observers of each lock that has observers.
 //
-// The events of a hold come one after the other. The event of its release waits for a downgrade
-// that is under way, which notifies the observers before it is settled. The event of a loss comes
-// before these events, and in their place, unless the downgrade has begun to notify the observers:
-// a loss in an outage is reported at once.
+// The events of a hold come one after the other. A downgrade notifies the observers before it is
+// settled, and the event of a release waits for a downgrade under way. The event of a loss does not
+// wait, so that a loss in an outage is reported at once: it takes the place of the downgrade's
+// events. Only if the downgrade notifies the observers already, the loss is reported after that.
 type Call []*observed
 
 // observed is the part of a call that concerns one lock.

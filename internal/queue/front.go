@@ -70,9 +70,10 @@ func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 // Follow has a lease, so the connection sends heartbeats, which go through the quorum. The events
 // of all changes before a heartbeat was sent arrive before its answer. So until the deadline of the
 // session, which counts from such a heartbeat, the last Front is no older than the session timeout:
-// it is current. Follow yields the last Front again, with Current false, in three cases: when the
-// connection is lost; at the deadline; and when a change is known but was not read until the
-// deadline, as the deadline was when the change came.
+// it is current. Follow yields the last Front again, with Current false, in three cases: the
+// connection is lost; the deadline passes; or the event of a change has come, and the change was
+// not read by the deadline that the session had then. Later heartbeats do not make the last Front
+// current again.
 func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	if q.err != nil {
 		return q.err

@@ -68,8 +68,8 @@ func newState(now func() time.Time) *state {
 // was granted in a session counts: the server that granted it may report the session once more
 // after go-zookeeper has left, and the leader then counts that timeout. If this server grants a
 // shorter timeout than before, the leader counts it from the handshake on. If the server is a
-// deposed leader, the timeout does not count. So the deadline is the earlier of the previous
-// deadline and the end of the shorter timeout.
+// deposed leader, the timeout does not count. So the deadline is the previous deadline, or the
+// handshake plus the shorter timeout, whichever is earlier.
 func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	if s.IsClosed() {
 		return
