@@ -207,6 +207,32 @@ func TestAConnectionThatIsDialedTooLateIsClosed(t *testing.T) {
 	}
 }
 
+// The present connection is lost while a move dials, so the move changes nothing.
+func TestTheConnectionOfAMoveThatFailsIsClosed(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		near, far := net.Pipe()
+		var dials atomic.Int64
+		conn := connect(t, v, 10*time.Second, []string{p.Addr()}, wire.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			switch {
+			case address == p.Addr():
+				return v.Dial(ctx, network, address)
+			case dials.Add(1) > 1: // the client's own
+				return nil, errors.New("refused")
+			}
+			p.Cut()
+			time.Sleep(100 * time.Millisecond) // virtual: until the client has detected it
+			return near, nil
+		}))
+		must(t, conn.SetServers([]string{"elsewhere:2181"}))
+		_ = far.SetDeadline(time.Now().Add(time.Minute)) // fails if the connection is closed already
+		if _, err := far.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("a read at the other end: %v, want %v", err, io.EOF)
+		}
+	})
+}
+
 // listen makes the network know an address, where serve gets each connection.
 func listen(t *testing.T, network *memnet.Network, address string, serve func(net.Conn)) {
 	t.Helper()
