@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -147,6 +148,24 @@ func crashes(t *testing.T, server string, secure ...string) {
 		t.Errorf("exit code %d, %s", code, text)
 	}
 	next()
+}
+
+// Servers that refuse the reaper's credentials are not asked without a pause.
+func TestReapThatIsRefusedPauses(t *testing.T) {
+	t.Parallel()
+	users, file := write(t, "users", "ann:"+password+"\n"), filepath.Join(t.TempDir(), "session")
+	_, server := dev(t, "-tick", "30s", "-sasl-file", users)
+	c, group := runs(t, server, test.Path(t), "-sasl-file", users, "-session-file", file)
+	killAll(t, c, group)
+	p := proxy.For(t, server)
+	start(t, p.Addr(), "reap", "-sasl-file", write(t, "users", "ann:wrong\n"), file)
+	asked := func(n int64) func() bool { return func() bool { return p.Seen(proxy.ConnectOp) >= n } }
+	test.Eventually(t, soon, "the servers are asked", asked(1))
+	began := time.Now()
+	test.Eventually(t, soon, "the servers are asked again", asked(3))
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("the servers were asked three times within %v", took)
+	}
 }
 
 func TestReapFails(t *testing.T) {

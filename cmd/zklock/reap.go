@@ -77,10 +77,15 @@ func (r *reaper) follow(file string) {
 		if info, err := os.Stat(file); err == nil && info.Size() == 0 {
 			continue
 		}
-		if err := r.reap(file, true); err != nil && err.Error() != said {
+		err := r.reap(file, true)
+		if err == nil {
+			continue
+		}
+		if err.Error() != said {
 			said = err.Error()
 			say("%s", said)
 		}
+		time.Sleep(time.Second) // the servers may refuse each attempt
 	}
 }
 
