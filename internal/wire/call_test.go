@@ -156,6 +156,25 @@ func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
 	}
 }
 
+// A request that the sending goroutine had taken before its connection left waits for the end.
+func TestALeavingConnectionSendsNothing(t *testing.T) {
+	t.Parallel()
+	p := runningConn()
+	p.Conn = &recordedConn{}
+	p.leave()
+	var got []error
+	p.send(outgoing{Request: GetData("/a"), answered: func(_ Reply, err error) { got = append(got, err) }}, false)
+	p.sends = true
+	p.sendQueue()
+	if len(got) > 0 || len(p.sent) > 0 {
+		t.Errorf("answered %v, sent %v", got, p.sent)
+	}
+	p.fail(net.ErrClosed)
+	if !slices.Equal(got, []error{ErrUnsent}) {
+		t.Errorf("%v", got)
+	}
+}
+
 // Close ends the call of a request that was sent, with the error of a lost connection, also before
 // the connection is cut.
 func TestCloseEndsACallUnderWay(t *testing.T) {
