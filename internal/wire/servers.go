@@ -143,7 +143,7 @@ func (c *Conn) followEnsemble() {
 			Wait(c.quit, nil, w)
 			continue
 		case err == zk.ErrNoAuth || err == zk.ErrNoNode:
-			c.Printf("zklocks: %s: %v", configNode, err)
+			c.explain(err)
 			pause = min(2*pause, longestPause)
 		}
 		select {
@@ -158,7 +158,7 @@ func (c *Conn) followEnsemble() {
 func (c *Conn) follow(text string) bool {
 	servers, err := parseConfig(text, c.tls != nil)
 	if err != nil {
-		c.Printf("zklocks: %s: %v; the servers remain %s", configNode, err, strings.Join(c.Servers(), ", "))
+		c.explain(err)
 		return false
 	}
 	if slices.Equal(slices.Sorted(slices.Values(c.Servers())), servers) {
@@ -168,10 +168,15 @@ func (c *Conn) follow(text string) bool {
 		return true
 	}
 	if err := c.SetServers(servers); err != nil && c.quit.Err() == nil {
-		c.Printf("zklocks: %s: %v; the servers remain %s", configNode, err, strings.Join(c.Servers(), ", "))
+		c.explain(err)
 		return false
 	}
 	return true
+}
+
+// explain logs why the servers remain as they are.
+func (c *Conn) explain(err error) {
+	c.Printf("zklocks: %s: %v; the servers remain %s", configNode, err, strings.Join(c.Servers(), ", "))
 }
 
 // parseConfig returns the sorted addresses for clients in a configuration:
