@@ -40,11 +40,11 @@ func TestItExcludesTheClientsOwnLock(t *testing.T) {
 		s.CatchUp(s.Witness)
 		waiting.Waits()
 		s.Must(h.Verify(s.Ctx))
-		unlock(s, h)
+		release(s, h)
 		waiting.Granted()
 		c.busy(s.Ctx)
 		s.Must(theirs.Unlock())
-		unlock(s, c.lock(s.Ctx))
+		release(s, c.lock(s.Ctx))
 	})
 }
 
@@ -52,7 +52,7 @@ func TestItExcludesTheClientsOwnLock(t *testing.T) {
 func TestItWaitsForCuratorsNodes(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
-		unlock(s, c.lock(s.Ctx))
+		release(s, c.lock(s.Ctx))
 		for _, prefix := range []string{"_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-lock-", "lock-"} {
 			var theirs string
 			test.Eventually(s, soon, "a node of Curator's", func() bool { // the server may delete the empty directory
@@ -68,7 +68,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 			s.CatchUp(c.conn)
 			a.Waits()
 			s.Must(s.Witness.Delete(theirs, -1))
-			unlock(s, a.Granted())
+			release(s, a.Granted())
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestKazooNames(t *testing.T) {
 		}
 		_, err = reentrant.New(locks.On(s.Witness), s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
-		unlock(s, h)
+		release(s, h)
 		s.Pass(time.Minute) // ten times as long as a container lives here
 		if ok, _, err := s.Witness.Exists(s.Path); !ok {
 			s.Errorf("the directory is gone: %v", err)

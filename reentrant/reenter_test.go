@@ -64,9 +64,9 @@ func elsewhere(f func()) {
 	<-done
 }
 
-func unlock(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
+func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
-func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
+func TestTheLockIsHeldUntilTheLastOfItsHoldsIsReleased(t *testing.T) {
 	for name, order := range map[string][3]int{
 		"inner first": {2, 1, 0}, "outer first": {0, 1, 2}, "mixed": {1, 2, 0},
 	} {
@@ -91,7 +91,7 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 						s.Must(holds[later].Verify(s.Ctx))
 					}
 					h := holds[which]
-					unlock(s, h)
+					release(s, h)
 					if h.Held() || contract.Closed(h.Lost()) || ctxs[which].Err() == nil || !h.ValidUntil().IsZero() {
 						s.Errorf("hold %d goes on after its release", which)
 					}
@@ -107,7 +107,7 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 				for _, h := range holds {
 					s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 				}
-				unlock(s, c.lock(s.Ctx)) // the counts are not negative
+				release(s, c.lock(s.Ctx)) // the counts are not negative
 				c.holds(0)
 			})
 		})
@@ -122,15 +122,15 @@ func TestReentrySendsNoRequest(t *testing.T) {
 		s.CatchUp(c.conn)
 		before := c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) // except heartbeats
 		for range 100 {
-			unlock(s, c.lock(s.Ctx))
+			release(s, c.lock(s.Ctx))
 			inner, err := c.TryLock(ctx)
 			s.Must(err)
-			unlock(s, inner)
+			release(s, inner)
 		}
 		if n := c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) - before; n != 0 {
 			s.Errorf("%d requests", n)
 		}
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -165,7 +165,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 		})
 		c.holds(1)
 		s.InLine(1)
-		unlock(s, h)
+		release(s, h)
 		s.EmptyNow()
 
 		// The hold's context was canceled with the hold.
@@ -183,7 +183,7 @@ func TestTheLockGoesWithItsLastHold(t *testing.T) {
 		h := c.lock(s.Ctx)
 		var inner *zklocks.Hold
 		elsewhere(func() { inner, _ = c.Lock(h.Context(s.Ctx)) })
-		unlock(s, h)
+		release(s, h)
 		c.holds(0)
 		c.busy(s.Ctx) // this goroutine has no holds left
 		other.busy(s.Ctx)
@@ -191,8 +191,8 @@ func TestTheLockGoesWithItsLastHold(t *testing.T) {
 			s.Error("the other goroutine's hold ended with this one's")
 		}
 		s.Must(inner.Verify(s.Ctx))
-		unlock(s, inner)
-		unlock(s, other.lock(s.Ctx))
+		release(s, inner)
+		release(s, other.lock(s.Ctx))
 	})
 }
 
@@ -206,7 +206,7 @@ func TestAnotherGoroutineMayUnlock(t *testing.T) {
 		elsewhere(func() { s.Is(b.Release(s.Ctx), nil) })
 		c.holds(0)
 		s.EmptyNow()
-		unlock(s, c.lock(s.Ctx))
+		release(s, c.lock(s.Ctx))
 	})
 }
 
@@ -216,15 +216,15 @@ func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 		c := newClient(s)
 		h := c.lock(s.Ctx)
 		kept := context.WithoutCancel(h.Context(s.Ctx))
-		unlock(s, h)
+		release(s, h)
 		again := c.lock(kept)
 		if again.Token() <= h.Token() {
 			s.Error("the hold that had ended was entered")
 		}
 		inner := c.lock(kept) // this goroutine is the owner
 		c.holds(2)
-		unlock(s, inner)
-		unlock(s, again)
+		release(s, inner)
+		release(s, again)
 	})
 }
 
@@ -236,7 +236,7 @@ func TestAnotherValueIsAnotherOwner(t *testing.T) {
 		other.busy(s.Ctx)
 		other.busy(h.Context(s.Ctx))
 		other.holds(0)
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -277,7 +277,7 @@ func TestReentryIntoALostLockIsRefused(t *testing.T) {
 				if h.Token() <= outer.Token() {
 					s.Errorf("token %d after %d", h.Token(), outer.Token())
 				}
-				unlock(s, h)
+				release(s, h)
 			})
 		})
 	}
@@ -294,7 +294,7 @@ func TestAContextThatIsDoneDoesNotReenter(t *testing.T) {
 		_, err = c.TryLock(dead)
 		s.Is(err, context.Canceled)
 		c.holds(1)
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -307,7 +307,7 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 			f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
 			a := contract.Begin(s, s.Ctx, func(context.Context) (any, error) { return nil, h.Verify(ctx) })
 			s.Fired(f)
-			unlock(s, h)
+			release(s, h)
 			if ctx == s.Ctx {
 				f.Release() // the answer is that the node exists
 			}
@@ -316,8 +316,8 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 			s.Must(other.Verify(s.Ctx))
 			h = c.lock(s.Ctx)
 		}
-		unlock(s, h)
-		unlock(s, other)
+		release(s, h)
+		release(s, other)
 	})
 }
 
@@ -339,13 +339,13 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 				s.Error("another grant was entered")
 			}
 			c.holds(3)
-			unlock(s, again)
+			release(s, again)
 			if lostFirst {
 				s.Is(lost.Release(s.Ctx), zklocks.ErrLost)
 				c.holds(1)
-				unlock(s, c.lock(s.Ctx))
+				release(s, c.lock(s.Ctx))
 			}
-			unlock(s, inner)
+			release(s, inner)
 			if !lostFirst {
 				c.holds(1)
 				if _, err := c.TryLock(s.Ctx); !errors.Is(err, zklocks.ErrLost) {
@@ -357,8 +357,8 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 			}
 			c.holds(0)
 			c.busy(s.Ctx)
-			unlock(s, other)
-			unlock(s, c.lock(s.Ctx))
+			release(s, other)
+			release(s, c.lock(s.Ctx))
 			c.holds(0)
 		}
 	})

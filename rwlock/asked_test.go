@@ -30,7 +30,9 @@ func (c *client) first() zklocks.Member {
 	return q[0]
 }
 
-func (c *client) release(m zklocks.Member) error { return locks.On(c.conn).RequestRelease(c.Ctx, m) }
+func (c *client) requestRelease(m zklocks.Member) error {
+	return locks.On(c.conn).RequestRelease(c.Ctx, m)
+}
 
 func hears(s *contract.Stage, asked <-chan struct{}) {
 	s.Helper()
@@ -45,13 +47,13 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 		early, apart := holds[0].ReleaseRequested(), elsewhere.ReleaseRequested()
 		s.CatchUp(c.conn)
 		m := other.first()
-		s.Must(other.release(m))
+		s.Must(other.requestRelease(m))
 		hears(s, early)
 		for _, h := range append(holds, c.read()) {
 			if !contract.Closed(h.ReleaseRequested()) {
 				s.Error("a reader that shares the node was not notified")
 			}
-			unlock(s, h)
+			release(s, h)
 		}
 		s.CatchUp(other.conn)
 		if contract.Closed(apart) {
@@ -62,8 +64,8 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 		if contract.Closed(h.ReleaseRequested()) {
 			s.Error("the next node is asked")
 		}
-		unlock(s, h)
-		unlock(s, elsewhere)
+		release(s, h)
+		release(s, elsewhere)
 	})
 }
 
@@ -74,18 +76,18 @@ func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 		c, other := direct(s).with(rwlock.WithHandoff(1)), direct(s)
 		h := c.write()
 		line := c.queued(2)
-		s.Must(other.release(other.first()))
+		s.Must(other.requestRelease(other.first()))
 		hears(s, h.ReleaseRequested())
-		unlock(s, h)
+		release(s, h)
 		h = line[0].Granted()
 		hears(s, h.ReleaseRequested())
-		unlock(s, h)
+		release(s, h)
 		h = line[1].Granted() // with its own node
 		s.CatchUp(c.conn)
 		if contract.Closed(h.ReleaseRequested()) {
 			s.Error("the next node is asked")
 		}
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -103,14 +105,14 @@ func TestADowngradeIsNotARequest(t *testing.T) {
 		if contract.Closed(asked) || other.first().ReleaseRequested {
 			s.Error("asked by a downgrade")
 		}
-		s.Is(other.release(before), zk.ErrNoNode)
+		s.Is(other.requestRelease(before), zk.ErrNoNode)
 		after := other.first()
 		if after.Kind != observe.KindRead || after.ReleaseRequested {
 			s.Errorf("%+v", after)
 		}
-		s.Must(other.release(after))
+		s.Must(other.requestRelease(after))
 		hears(s, asked)
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -126,7 +128,7 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				s.Fired(f)
 				asked := h.ReleaseRequested()
 				m := other.first()
-				s.Must(other.release(m))
+				s.Must(other.requestRelease(m))
 				f.Release()
 				a.Granted()
 				s.CatchUp(c.conn)
@@ -136,10 +138,10 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				if now.ReleaseRequested != (m.Kind == observe.KindRead) || contract.Closed(asked) != now.ReleaseRequested {
 					s.Errorf("asked %v, %+v and now %+v", contract.Closed(asked), m, now)
 				}
-				s.Must(other.release(now))
+				s.Must(other.requestRelease(now))
 				hears(s, asked)
 				s.Must(h.Verify(s.Ctx))
-				unlock(s, h)
+				release(s, h)
 			})
 		})
 	}
@@ -213,7 +215,7 @@ func TestAWithheldRequestIsHeardWhenTheRightIsBack(t *testing.T) {
 				if !contract.Closed(asked) {
 					s.Error("it has not heard of the request")
 				}
-				unlock(s, h)
+				release(s, h)
 			})
 		})
 	}
@@ -280,6 +282,6 @@ func TestManyWritesIntoTheNodeOfALongHold(t *testing.T) {
 		if n := c.proxy.Seen(proxy.ReadOp) - before; n > 5 {
 			s.Errorf("%d reads in a minute", n)
 		}
-		unlock(s, h)
+		release(s, h)
 	})
 }

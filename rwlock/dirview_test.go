@@ -23,7 +23,7 @@ func makeDir(s *contract.Stage) {
 func seesNoWriter(s *contract.Stage, c *client) {
 	s.Helper()
 	for range 3 {
-		unlock(s, c.read())
+		release(s, c.read())
 	}
 	before := requests(c)
 	h := c.read()
@@ -32,7 +32,7 @@ func seesNoWriter(s *contract.Stage, c *client) {
 	if h.Token() != stat.Czxid {
 		s.Errorf("token %d without a listing, czxid %d", h.Token(), stat.Czxid)
 	}
-	unlock(s, h)
+	release(s, h)
 	if n := requests(c) - before; n != 2 {
 		s.Fatalf("%d requests for a read lock, want 2", n)
 	}
@@ -50,8 +50,8 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 			reader := c.waitRead(2)
 			s.CatchUp(c.conn)
 			reader.Waits()
-			unlock(s, h)
-			unlock(s, reader.Granted())
+			release(s, h)
+			release(s, reader.Granted())
 
 			seesNoWriter(s, c)
 			held := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
@@ -62,8 +62,8 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 			s.InLine(2)
 			s.CatchUp(c.conn)
 			reader.Waits()
-			unlock(s, h)
-			unlock(s, reader.Granted())
+			release(s, h)
+			release(s, reader.Granted())
 
 			seesNoWriter(s, c)
 			held = c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
@@ -74,8 +74,8 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 			held.Release()
 			got := reader.Granted()
 			writer.Waits()
-			unlock(s, got)
-			unlock(s, writer.Granted())
+			release(s, got)
+			release(s, writer.Granted())
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 			if reader.Token() == holds[0].Token() {
 				s.Errorf("after a join %v: one more has joined", joined)
 			}
-			unlock(s, reader)
+			release(s, reader)
 			for _, h := range holds {
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 			}
@@ -118,10 +118,10 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 func seesWriters(s *contract.Stage, c, w *client) {
 	s.Helper()
 	for range 100 {
-		unlock(s, w.write())
+		release(s, w.write())
 		s.CatchUp(c.conn)
 		before := requests(c)
-		unlock(s, c.read())
+		release(s, c.read())
 		if requests(c)-before == 3 {
 			return
 		}
@@ -138,15 +138,15 @@ func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 		before := requests(c)
 		const reads = 40
 		for range reads {
-			unlock(s, w.write())
-			unlock(s, c.read())
+			release(s, w.write())
+			release(s, c.read())
 		}
 		// Now and then a read sets the watch, and two reads later it was useless.
 		if n := requests(c) - before; n > 3*reads+reads/4 {
 			s.Errorf("%d requests for %d reads", n, reads)
 		}
 		for range reads { // one of this many reads sets the watch
-			unlock(s, c.read())
+			release(s, c.read())
 		}
 		seesNoWriter(s, c)
 	})
@@ -159,7 +159,7 @@ func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
 		seesWriters(s, c, w)
-		unlock(s, w.write())
+		release(s, w.write())
 		first := c.read()
 		held := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
 		canceled := contract.Begin(s, s.Ctx, c.RLock)
@@ -183,10 +183,10 @@ func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 		reader := c.waitRead(3)
 		reader.Waits()
 		for _, h := range []*zklocks.Hold{first, second, third} {
-			unlock(s, h)
+			release(s, h)
 		}
-		unlock(s, writer.Granted())
-		unlock(s, reader.Granted())
+		release(s, writer.Granted())
+		release(s, reader.Granted())
 	})
 }
 
@@ -201,21 +201,21 @@ func TestAReaderThatChecksKeepsTheNode(t *testing.T) {
 			prepare func()
 		}{
 			{"for the node", func() { seesNoWriter(s, c) }}, // first, because after seesWriters it takes many reads
-			{"for the node, and writers", func() { seesWriters(s, c, w); unlock(s, w.write()) }},
+			{"for the node, and writers", func() { seesWriters(s, c, w); release(s, w.write()) }},
 		} {
 			row.prepare()
 			first := c.read()
 			asks := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
 			second := contract.Begin(s, s.Ctx, c.RLock)
 			s.Fired(asks)
-			unlock(s, first)
+			release(s, first)
 			s.InLine(1)
 			asks.Release()
 			h := second.Granted()
 			if h.Token() != first.Token() {
 				s.Errorf("it asks %s: it has a node of its own", row.name)
 			}
-			unlock(s, h)
+			release(s, h)
 			s.Empty()
 		}
 	})
@@ -235,10 +235,10 @@ func TestAWriterThatComesDuringTheCheck(t *testing.T) {
 		writer := w.waitWrite(2)
 		asks.Release()
 		s.InLine(3)
-		unlock(s, first)
+		release(s, first)
 		h := writer.Granted()
 		second.Waits()
-		unlock(s, h)
-		unlock(s, second.Granted())
+		release(s, h)
+		release(s, second.Granted())
 	})
 }

@@ -56,17 +56,17 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 			s.Errorf("downgraded: the hold's token is %d, the queue shows %+v", token, q)
 		}
 
-		unlock(s, got)
+		release(s, got)
 		s.CatchUp(w.conn)
 		writer.Waits() // waits for the reader that was a writer
-		unlock(s, h)
+		release(s, h)
 		_, err = s.Witness.Multi(guard...)
 		s.Is(err, zk.ErrNoNode)
 		wrote := writer.Granted()
 		s.CatchUp(late.conn)
 		last.Waits()
-		unlock(s, wrote)
-		unlock(s, last.Granted())
+		release(s, wrote)
+		release(s, last.Granted())
 	})
 }
 
@@ -83,12 +83,12 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 			s.CatchUp(second.conn)
 			next.Waits()
 			after.Waits()
-			unlock(s, h)
+			release(s, h)
 			got := next.Granted()
 			s.CatchUp(second.conn)
 			after.Waits()
-			unlock(s, got)
-			unlock(s, after.Granted())
+			release(s, got)
+			release(s, after.Granted())
 		}
 	})
 }
@@ -110,8 +110,8 @@ func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 		s.CatchUp(w.conn)
 		writer.Waits()
 		s.Must(h.Verify(s.Ctx))
-		unlock(s, h)
-		unlock(s, writer.Granted())
+		release(s, h)
+		release(s, writer.Granted())
 	})
 }
 
@@ -128,7 +128,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 			var none context.Context
 			_ = c.Downgrade(none, h)
 		}()
-		unlock(s, h)
+		release(s, h)
 
 		h = c.read()
 		err := c.Downgrade(s.Ctx, h)
@@ -136,7 +136,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 			s.Errorf("a read lock was downgraded: %v", err)
 		}
 		s.Must(h.Verify(s.Ctx))
-		unlock(s, h)
+		release(s, h)
 		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrReleased)
 
 		h = c.write()
@@ -144,7 +144,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 		if c.Downgrade(s.Ctx, h) == nil {
 			s.Error("downgraded twice")
 		}
-		unlock(s, h)
+		release(s, h)
 
 		h = c.write()
 		s.Expire(c.conn)
@@ -187,13 +187,13 @@ func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 				s.Errorf("a hold of %s: %d requests", name, asked)
 			}
 			s.Must(h.Verify(s.Ctx))
-			unlock(s, h)
+			release(s, h)
 			if c.Downgrade(s.Ctx, h) == nil {
 				s.Errorf("a hold of %s, released: no error", name)
 			}
 		}
 		s.Is(c.Downgrade(s.Ctx, new(zklocks.Hold)), zklocks.ErrLost)
-		unlock(s, c.write())
+		release(s, c.write())
 	})
 }
 
@@ -218,7 +218,7 @@ func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		_, err := h.Multi(s.Ctx, &zk.DeleteRequest{Path: made.Path, Version: -1})
 		s.Must(err)
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -241,9 +241,9 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 					s.Error("lost by a cut")
 				}
 				s.Must(h.Verify(s.Ctx))
-				unlock(s, got)
-				unlock(s, h)
-				unlock(s, writer.Granted())
+				release(s, got)
+				release(s, h)
+				release(s, writer.Granted())
 			})
 		})
 	}
@@ -280,7 +280,7 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 				if h.Held() {
 					s.Error("held after the release")
 				}
-				unlock(s, writer.Granted())
+				release(s, writer.Granted())
 			})
 		})
 	}
@@ -323,9 +323,9 @@ func TestDowngradeContinuesAfterItsContextIsCanceled(t *testing.T) {
 		down.Stop()
 		s.Is(down.Err, context.Canceled)
 		f.Release()
-		unlock(s, reader.Granted())
+		release(s, reader.Granted())
 		s.Must(h.Verify(s.Ctx))
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -345,7 +345,7 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 				}
 				s.Lost(h.Lost())
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-				unlock(s, writer.Granted())
+				release(s, writer.Granted())
 			})
 		})
 	}
@@ -377,7 +377,7 @@ func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 		if len(q) != 1 || q[0].Kind != observe.KindRead || len(q[0].Data) != len(data) {
 			s.Errorf("in the queue: %d", len(q))
 		}
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -392,7 +392,7 @@ func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 			s.Errorf("%v, want %q in it", err, want)
 		}
 		s.Must(h.Verify(s.Ctx)) // the hold is still for writing
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -403,18 +403,18 @@ func TestADowngradeDoesNotTouchANodeThatWasHandedOn(t *testing.T) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
 		h := c.write()
 		next, last := c.queued(2), (*zklocks.Hold)(nil)
-		s.Is(c.Downgrade(&hookedContext{Context: s.Ctx, onErr: func() { unlock(s, h); last = next[0].Granted() }}, h), zklocks.ErrReleased)
+		s.Is(c.Downgrade(&hookedContext{Context: s.Ctx, onErr: func() { release(s, h); last = next[0].Granted() }}, h), zklocks.ErrReleased)
 		if _, err := other.TryRLock(s.Ctx); !errors.Is(err, zklocks.ErrBusy) {
 			s.Errorf("a reader beside a writer: %v", err)
 		}
 		s.Must(last.Verify(s.Ctx))
 		token := last.Token()
-		unlock(s, last)
+		release(s, last)
 		last = next[1].Granted()
 		if last.Token() != token {
 			s.Error("the place was taken out of the row")
 		}
-		unlock(s, last)
+		release(s, last)
 	})
 }
 

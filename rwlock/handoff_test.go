@@ -36,7 +36,7 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 		token, before := h.Token(), requests(c)
 		ctx := h.Context(s.Ctx)
 		for i, a := range line {
-			unlock(s, h)
+			release(s, h)
 			s.Is(context.Cause(ctx), zklocks.ErrReleased)
 			s.Is(h.Err(), zklocks.ErrReleased)
 			_, err := h.Multi(s.Ctx) // although the node still exists
@@ -51,7 +51,7 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 		if n := requests(c) - before; n > 1 { // the watch on the shared node
 			s.Errorf("%d requests for 10 hand-overs", n)
 		}
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -64,7 +64,7 @@ func TestHandoffEndsAfterItsLimit(t *testing.T) {
 		waits := other.waitWrite(2)
 		line := c.queued(limit + 2)
 		for i, a := range line[:limit] {
-			unlock(s, h)
+			release(s, h)
 			h = a.Granted()
 			s.Must(h.Verify(s.Ctx))
 			select {
@@ -74,24 +74,24 @@ func TestHandoffEndsAfterItsLimit(t *testing.T) {
 			}
 		}
 		token := h.Token()
-		unlock(s, h)
+		release(s, h)
 		theirs := waits.Granted()
 		if theirs.Token() <= token {
 			s.Error("the token did not grow")
 		}
 		line[limit].Waits()
-		unlock(s, theirs)
+		release(s, theirs)
 		h = line[limit].Granted()
 		if h.Token() <= theirs.Token() {
 			s.Error("the token did not grow")
 		}
 		token = h.Token()
-		unlock(s, h)
+		release(s, h)
 		h = line[limit+1].Granted()
 		if h.Token() != token {
 			s.Error("the second row is shorter than the first")
 		}
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -104,14 +104,14 @@ func TestHandoffPassesOverWaitersThatHaveLeft(t *testing.T) {
 		s.Is(err, zklocks.ErrBusy)
 		line[0].Stop()
 		line[3].Stop()
-		unlock(s, h)
+		release(s, h)
 		for _, i := range []int{1, 2, 4} {
 			h = line[i].Granted()
-			unlock(s, h)
+			release(s, h)
 		}
 		h, err = c.TryLock(s.Ctx) // the lock is free again
 		s.Must(err)
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -126,8 +126,8 @@ func TestWaitersThatAllGoAwayLeaveTheQueue(t *testing.T) {
 		}
 		s.InLine(1)
 		a := c.waitWrite(2)
-		unlock(s, h)
-		unlock(s, a.Granted())
+		release(s, h)
+		release(s, a.Granted())
 	})
 }
 
@@ -155,10 +155,10 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 				}
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				for _, a := range line[1:] {
-					unlock(s, next)
+					release(s, next)
 					next = a.Granted()
 				}
-				unlock(s, next)
+				release(s, next)
 			})
 		})
 	}
@@ -170,11 +170,11 @@ func TestAWriterDoesNotWaitForTheHolderOfADeletedNode(t *testing.T) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
 		h := other.write()
 		line := c.queued(2) // both before the grant
-		unlock(s, h)
+		release(s, h)
 		h = line[0].Granted()
 		line[1].Waits()
 		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
-		unlock(s, line[1].Granted())
+		release(s, line[1].Granted())
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
 }
@@ -226,7 +226,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 							s.Errorf("a node that is gone was handed on: %+v", row)
 						}
 						s.Must(next.Verify(s.Ctx))
-						unlock(s, next)
+						release(s, next)
 					}
 					s.Empty()
 				}
@@ -248,9 +248,9 @@ func TestADowngradedLockIsNotHandedOn(t *testing.T) {
 		}
 		s.Is(err, context.Canceled)
 		line[0].Waits()
-		unlock(s, h)
+		release(s, h)
 		for _, a := range line {
-			unlock(s, a.Granted())
+			release(s, a.Granted())
 		}
 	})
 }
@@ -262,12 +262,12 @@ func TestALockThatIsNotDowngradedIsHandedOn(t *testing.T) {
 		h := c.write()
 		token, line := h.Token(), c.queued(2)
 		s.Is(c.Downgrade(canceled(s.Ctx), h), context.Canceled)
-		unlock(s, h)
+		release(s, h)
 		for _, a := range line {
 			if h = a.Granted(); h.Token() != token {
 				s.Errorf("token %#x, want that of the row, %#x", h.Token(), token)
 			}
-			unlock(s, h)
+			release(s, h)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (k keeper) idle() (token int64) {
 	for range 100 {
 		h := k.take()
 		token = h.Token()
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 		if len(test.Children(k, k.Witness, k.Dir)) == 1 {
 			return token
 		}
@@ -63,7 +63,7 @@ func eachIdle(t *testing.T, test func(k keeper), opts ...rwlock.Option) {
 
 func TestAnIdleLockIsAcquiredWithoutARequest(t *testing.T) {
 	eachIdle(t, func(k keeper) {
-		unlock(k.Stage, k.take())
+		release(k.Stage, k.take())
 		k.EmptyNow() // a lock that is used once is not kept
 		token, before := k.idle(), requests(k.client)
 		for range 1000 {
@@ -71,7 +71,7 @@ func TestAnIdleLockIsAcquiredWithoutARequest(t *testing.T) {
 			if h.Token() != token || !h.Held() {
 				k.Fatal("another node")
 			}
-			unlock(k.Stage, h)
+			release(k.Stage, h)
 			k.Is(h.Release(k.Ctx), zklocks.ErrReleased)
 		}
 		if n := requests(k.client) - before; n > 1 { // Held watches the node
@@ -95,7 +95,7 @@ func TestWhatAnIdleLockCosts(t *testing.T) {
 				most = uses / 2 // without the option two for each
 			}
 			for range uses {
-				unlock(k.Stage, k.take())
+				release(k.Stage, k.take())
 				time.Sleep(pause) // virtual
 			}
 			if n := requests(k.client) - before; n > most {
@@ -115,7 +115,7 @@ func TestAnIdleLockIsGivenUpWhenItIsWanted(t *testing.T) {
 			if h.Token() <= token {
 				k.Error("the token did not grow")
 			}
-			unlock(k.Stage, h)
+			release(k.Stage, h)
 		}
 		// While it is held, nobody enters it after the event.
 		k.idle()
@@ -124,11 +124,11 @@ func TestAnIdleLockIsGivenUpWhenItIsWanted(t *testing.T) {
 		k.CatchUp(k.conn)
 		next := contract.Begin(k, k.Ctx, k.lock)
 		next.Waits()
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 		got := writer.Granted()
 		next.Waits()
-		unlock(k.Stage, got)
-		unlock(k.Stage, next.Granted())
+		release(k.Stage, got)
+		release(k.Stage, next.Granted())
 	})
 }
 
@@ -141,20 +141,20 @@ func TestIdleReadersOfSeveralProcesses(t *testing.T) {
 			c := behind(s).with(rwlock.WithMaxIdle(maxIdle))
 			all = append(all, keeper{c, c.RLock})
 			for range 3 {
-				unlock(s, all[i].take())
+				release(s, all[i].take())
 			}
 			s.InLine(i + 1)
 		}
 		for range 3 {
 			for _, k := range all {
 				before := requests(k.client)
-				unlock(s, k.take())
+				release(s, k.take())
 				if requests(k.client) != before {
 					s.Error("a request")
 				}
 			}
 		}
-		unlock(s, direct(s).write())
+		release(s, direct(s).write())
 		s.EmptyNow()
 	})
 }
@@ -177,13 +177,13 @@ func TestTryLockOfAnIdleLock(t *testing.T) {
 			}
 			k.InLine(1)
 		}
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 		k.idle()
 		h, err = k.TryLock(k.Ctx)
 		k.Must(err)
 		_, err = k.TryLock(k.Ctx)
 		k.Is(err, zklocks.ErrBusy)
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 	})
 }
 
@@ -200,7 +200,7 @@ func TestAnIdleLockIsNotAheadOfItsOwnValue(t *testing.T) {
 				k.Fatalf("call %d: %v", i, err)
 			}
 			k.Must(h.Verify(k.Ctx))
-			unlock(k.Stage, h)
+			release(k.Stage, h)
 		}
 		_, err := several.TryLock(k.Ctx)
 		if err == nil {
@@ -229,7 +229,7 @@ func TestAnIdleLockThatIsAskedFor(t *testing.T) {
 		k.Must(err)
 		k.Must(other.RequestRelease(k.Ctx, members[0]))
 		<-asked
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 		k.EmptyNow()
 
 		k.idle() // nor if its holder does not watch for requests
@@ -238,7 +238,7 @@ func TestAnIdleLockThatIsAskedFor(t *testing.T) {
 		k.Must(err)
 		k.Must(other.RequestRelease(k.Ctx, members[0]))
 		time.Sleep(time.Second) // virtual
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 		k.EmptyNow()
 	})
 }
@@ -248,8 +248,8 @@ func TestACanceledReleaseDoesNotKeepTheLock(t *testing.T) {
 	eachIdle(t, func(k keeper) {
 		for _, kept := range []bool{false, true} {
 			if k.idle(); !kept {
-				unlock(k.Stage, direct(k.Stage).write())
-				unlock(k.Stage, k.take())
+				release(k.Stage, direct(k.Stage).write())
+				release(k.Stage, k.take())
 			}
 			ctx, cancel := context.WithCancel(k.Ctx)
 			k.Is(zklocks.Do(ctx, k.lock, func(context.Context, *zklocks.Hold) error { cancel(); return nil }), nil)
@@ -275,7 +275,7 @@ func TestAnIdleLockOfALostSession(t *testing.T) {
 		if h.Token() <= token {
 			k.Error("the token of the lost session")
 		}
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 	})
 }
 
@@ -299,7 +299,7 @@ func TestAnIdleLockWhoseDeadlineHasPassed(t *testing.T) {
 		if h.Token() <= token {
 			k.Error("the token of the lost connection")
 		}
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 	})
 }
 
@@ -312,7 +312,7 @@ func TestAnIdleLockWhoseNodeIsDeleted(t *testing.T) {
 		if h.Token() <= token {
 			k.Error("the token of the deleted node")
 		}
-		unlock(k.Stage, h)
+		release(k.Stage, h)
 	})
 }
 
@@ -323,7 +323,7 @@ func TestALockIsNotKeptInPlaceOfAnother(t *testing.T) {
 		c := behind(s).with(rwlock.WithMaxIdle(maxIdle))
 		k := keeper{c, c.Lock}
 		for range 2 {
-			unlock(s, k.take())
+			release(s, k.take())
 		}
 		h := k.take()
 		writer := direct(s).waitWrite(2)
@@ -331,7 +331,7 @@ func TestALockIsNotKeptInPlaceOfAnother(t *testing.T) {
 		theirs := writer.Granted()
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.Must(theirs.Verify(s.Ctx))
-		unlock(s, theirs)
+		release(s, theirs)
 	})
 }
 
@@ -346,8 +346,8 @@ func TestAnIdleLockAcrossAReconnect(t *testing.T) {
 			writer := contract.Begin(k, k.Ctx, direct(k.Stage).Lock)
 			k.Settle()
 			writer.Waits()
-			unlock(k.Stage, h)
-			unlock(k.Stage, writer.Granted())
+			release(k.Stage, h)
+			release(k.Stage, writer.Granted())
 		}
 	})
 }
@@ -360,12 +360,12 @@ func TestADowngradedLockIsNotKept(t *testing.T) {
 		k.idle()
 		h := k.take()
 		s.Must(c.Downgrade(s.Ctx, h))
-		unlock(s, direct(s).read())
+		release(s, direct(s).read())
 		writer := contract.Begin(s, s.Ctx, c.Lock)
 		s.Settle()
 		writer.Waits()
-		unlock(s, h)
-		unlock(s, writer.Granted())
+		release(s, h)
+		release(s, writer.Granted())
 	})
 }
 
@@ -396,7 +396,7 @@ func TestAnIdleLockThatIsWantedWithoutAnEvent(t *testing.T) {
 			default:
 				ctx, cancel := context.WithTimeout(k.Ctx, 50*time.Millisecond)
 				if h, err := k.lock(ctx); err == nil {
-					unlock(k.Stage, h)
+					release(k.Stage, h)
 				}
 				cancel()
 				time.Sleep(100 * time.Millisecond) // virtual
@@ -405,7 +405,7 @@ func TestAnIdleLockThatIsWantedWithoutAnEvent(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			k.Errorf("it waited for %v", took)
 		}
-		unlock(k.Stage, writer.Granted())
+		release(k.Stage, writer.Granted())
 	})
 }
 
@@ -417,11 +417,11 @@ func TestIdleLocksWithOtherNames(t *testing.T) {
 		for _, names := range []rwlock.Option{rwlock.WithCuratorNames(), rwlock.WithKazooNames()} {
 			c := behind(s).with(names, rwlock.WithMaxIdle(maxIdle))
 			for range 10 {
-				unlock(s, c.read())
+				release(s, c.read())
 				s.EmptyNow()
 			}
 			keeper{c, c.Lock}.idle()
-			unlock(s, direct(s).with(names).write())
+			release(s, direct(s).with(names).write())
 			s.EmptyNow()
 		}
 	})
@@ -477,7 +477,7 @@ func TestIdleLocksAreFair(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				unlock(k.Stage, h)
+				release(k.Stage, h)
 			}
 			stop()
 			callers.Wait()
@@ -499,7 +499,7 @@ func TestACancellationWhileALockBecomesIdle(t *testing.T) {
 		for at := time.Duration(0); at < 12*time.Millisecond; at += 500 * time.Microsecond {
 			for _, kept := range []bool{false, true} {
 				if h := other.write(); !kept {
-					unlock(k.Stage, h)
+					release(k.Stage, h)
 				} else { // the call waits
 					time.AfterFunc(at/2, func() { _ = h.Release(k.Ctx) }) // virtual
 				}

@@ -47,7 +47,7 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 5, 3)
-		unlock(s, held)
+		release(s, held)
 		token := held.Token()
 		for i := range 5 {
 			w := line[i]
@@ -63,7 +63,7 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 			for _, later := range line[i+1:] {
 				later.Waits()
 			}
-			unlock(s, h)
+			release(s, h)
 			if n := w.proxy.Seen(proxy.CreateOp) + w.proxy.Seen(proxy.ReadOp) + w.proxy.Seen(proxy.DeleteOp); i > 0 && n != 3 {
 				s.Errorf("writer %d creates, watches and deletes with %d requests, want 3", i, n)
 			}
@@ -76,7 +76,7 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 			if n := r.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
 				s.Errorf("reader %d takes %d watches back", i, n)
 			}
-			unlock(s, h)
+			release(s, h)
 		}
 	})
 }
@@ -92,21 +92,21 @@ func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 		r := behind(s)
 		reader := r.waitRead(4)
 		watches(r)
-		unlock(s, held)
+		release(s, held)
 		s.CatchUp(r.conn)
 		h := first.Granted()
 		reader.Waits()
-		unlock(s, h)
+		release(s, h)
 		h = second.Granted()
 		s.CatchUp(r.conn)
 		reader.Waits()
 		token := h.Token()
-		unlock(s, h)
+		release(s, h)
 		h = reader.Granted()
 		if h.Token() <= token {
 			s.Errorf("token %d after %d", h.Token(), token)
 		}
-		unlock(s, h)
+		release(s, h)
 		if lists, back := r.proxy.Seen(proxy.ListOp), r.proxy.Seen(proxy.OtherOp); lists != 1 || back != 0 {
 			s.Errorf("%d listings, %d watches are removed", lists, back)
 		}
@@ -129,21 +129,21 @@ func TestWithoutAMarkerTheNextListsAgain(t *testing.T) {
 				goes(s, line[2])
 				test.Eventually(s, soon, "the next has listed", func() bool { return line[3].proxy.Seen(proxy.ListOp) > lists })
 				s.CatchUp(line[3].conn)
-				unlock(s, held)
+				release(s, held)
 				h := line[0].Granted()
 				line[1].Waits()
 				line[3].Waits()
-				unlock(s, h)
+				release(s, h)
 				h = line[1].Granted()
 				line[3].Waits()
 				line[4].Waits()
-				unlock(s, h)
+				release(s, h)
 				h = line[3].Granted()
 				line[4].Waits()
-				unlock(s, h)
-				unlock(s, line[4].Granted())
+				release(s, h)
+				release(s, line[4].Granted())
 				if name == "its node is deleted" || name == "its session is ended" { // it has queued again
-					unlock(s, line[2].Granted())
+					release(s, line[2].Granted())
 				}
 			})
 		})
@@ -163,11 +163,11 @@ func TestAMarkerDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 		if n := line[2].proxy.Seen(proxy.ReadOp); n > 2 {
 			s.Errorf("it has missed the event, and checked after a while: %d requests", n)
 		}
-		unlock(s, held)
+		release(s, held)
 		for _, i := range []int{0, 1, 3, 2} {
 			h := line[i].Granted()
 			s.InLine(map[int]int{0: 4, 1: 3, 3: 2, 2: 1}[i])
-			unlock(s, h)
+			release(s, h)
 		}
 	})
 }
@@ -184,10 +184,10 @@ func TestAWriterBehindReaders(t *testing.T) {
 		before := w.proxy.Notifications()
 		for _, r := range readers {
 			writer.Waits()
-			unlock(s, r)
+			release(s, r)
 			s.CatchUp(w.conn)
 		}
-		unlock(s, writer.Granted())
+		release(s, writer.Granted())
 		if lists, woken, removed := w.proxy.Seen(proxy.ListOp), w.proxy.Notifications()-before, w.proxy.Seen(proxy.OtherOp); lists != 2 || woken != 1 || removed != 0 {
 			s.Errorf("%d listings, woken %d times, %d watches are removed; want 2, 1 and none", lists, woken, removed)
 		}
@@ -224,8 +224,8 @@ func TestAMarkerIsOfItsOwnKinds(t *testing.T) {
 		}
 		s.CatchUp(w.conn)
 		writer.Waits()
-		unlock(s, r)
-		unlock(s, writer.Granted())
+		release(s, r)
+		release(s, writer.Granted())
 	})
 }
 

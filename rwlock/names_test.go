@@ -48,8 +48,8 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 				s.Errorf("member %d: %+v", i, q[i])
 			}
 		}
-		unlock(s, first)
-		unlock(s, second)
+		release(s, first)
+		release(s, second)
 		h := writer.Granted()
 		_, err = a.TryRLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
@@ -57,9 +57,9 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		beside := late.Granted()
 		_, err = b.TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
-		unlock(s, beside)
-		unlock(s, h)
-		unlock(s, a.write())
+		release(s, beside)
+		release(s, h)
+		release(s, a.write())
 	})
 }
 
@@ -67,13 +67,13 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 func TestKazooNamesAreFoundAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
-		unlock(s, c.write()) // creates the directory
+		release(s, c.write()) // creates the directory
 		lost := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		h := c.write()
 		s.Fired(lost)
 		s.InLine(1)
 		s.Must(c.Downgrade(s.Ctx, h))
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 			path := test.Path(s) + "/a/b"
 			h, err := rwlock.New(locks.On(s.Witness), path, c.names).Lock(s.Ctx)
 			s.Must(err)
-			unlock(s, h)
+			release(s, h)
 			s.Pass(time.Minute) // ten times as long as a container lives here
 			there, _, err := s.Witness.Exists(path)
 			s.Must(err)
@@ -129,16 +129,16 @@ func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 		}
 		h := plain.write()
 		fail(c.Lock, c.RLock, c.TryLock, c.TryRLock)
-		unlock(s, h)
+		release(s, h)
 
 		theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		s.Must(err)
-		unlock(s, c.read())
+		release(s, c.read())
 		writer := c.waitWrite(2)
 		fail(plain.Lock, plain.RLock, plain.TryLock, plain.TryRLock)
 		writer.Waits()
 		s.Must(s.Witness.Delete(theirs, -1))
-		unlock(s, writer.Granted())
+		release(s, writer.Granted())
 	})
 }
 
@@ -187,8 +187,8 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 		s.CatchUp(a.conn)
 		early.Waits()
 		s.Must(s.Witness.Delete(read, -1))
-		unlock(s, early.Granted())
-		unlock(s, late.Granted())
+		release(s, early.Granted())
+		release(s, late.Granted())
 	})
 }
 
@@ -209,6 +209,6 @@ func TestAnotherNodeWithTheSameNumberIsRefused(t *testing.T) {
 			s.Error(err)
 		}
 		s.Must(s.Witness.Delete(read, -1))
-		unlock(s, a.write())
+		release(s, a.write())
 	})
 }

@@ -159,13 +159,13 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 			_, _ = mu.Lock(s.Ctx)
 		}()
 		s.InLine(2)
-		unlock(s, h)
+		release(s, h)
 		for _, name := range test.Children(s, s.Witness, s.Dir) {
 			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
 		}
 		hold, err := mu.Lock(s.Ctx)
 		s.Must(err)
-		unlock(s, hold)
+		release(s, hold)
 		s.Must(conn.Close()) // the panic has left the waiter in the queue
 	})
 }

@@ -59,7 +59,7 @@ func (c *client) waitRead(n int) *attempt {
 	return a
 }
 
-func unlock(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
+func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 const soon = 20 * time.Second // longer than any step
 
@@ -74,11 +74,11 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 		s.InLine(2) // one node for each value
 		for _, h := range []*zklocks.Hold{first, second, third} {
 			s.Must(h.Verify(s.Ctx))
-			unlock(s, h)
+			release(s, h)
 		}
 		h, err := w.TryLock(s.Ctx)
 		s.Must(err)
-		unlock(s, h)
+		release(s, h)
 	})
 }
 
@@ -98,20 +98,20 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 			a.Waits()
 		}
 
-		unlock(s, h)
+		release(s, h)
 		wrote := writer.Granted()
 		s.CatchUp(first.conn)
 		for _, a := range later {
 			a.Waits()
 		}
-		unlock(s, wrote)
+		release(s, wrote)
 		for _, a := range later { // all hold together: none is released before the last is granted
 			if h := a.Granted(); h.Token() <= wrote.Token() {
 				s.Errorf("token %d after %d", h.Token(), wrote.Token())
 			}
 		}
 		for _, a := range later {
-			unlock(s, a.Hold)
+			release(s, a.Hold)
 		}
 	})
 }
@@ -122,12 +122,12 @@ func TestAReaderIsNotBlockedByLaterWriters(t *testing.T) {
 		h := first.write()
 		reader := r.waitRead(2)
 		writer := second.waitWrite(3)
-		unlock(s, h)
+		release(s, h)
 		got := reader.Granted()
 		s.CatchUp(second.conn)
 		writer.Waits()
-		unlock(s, got)
-		unlock(s, writer.Granted())
+		release(s, got)
+		release(s, writer.Granted())
 	})
 }
 
@@ -146,7 +146,7 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 		}
 		s.CatchUp(second.conn)
 
-		unlock(s, h)
+		release(s, h)
 		h = w.Granted()
 		for i, r := range readers {
 			s.CatchUp(r.conn)
@@ -157,7 +157,7 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 		if n := second.proxy.Notifications(); n != 1 {
 			s.Errorf("the next writer was woken %d times", n)
 		}
-		unlock(s, h)
+		release(s, h)
 		for _, a := range waiting {
 			a.Granted()
 		}
@@ -168,7 +168,7 @@ func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 			}
 		}
 		for _, a := range waiting {
-			unlock(s, a.Hold)
+			release(s, a.Hold)
 		}
 		for i, r := range readers {
 			s.CatchUp(r.conn)
@@ -189,7 +189,7 @@ func TestAReaderThatAsksForTheWriteLockDoesNotGetIt(t *testing.T) {
 		s.Is(err, context.DeadlineExceeded)
 		s.InLine(1)
 		s.Must(h.Verify(s.Ctx))
-		unlock(s, h)
-		unlock(s, c.write())
+		release(s, h)
+		release(s, c.write())
 	})
 }

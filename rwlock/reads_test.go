@@ -38,7 +38,7 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			}
 			try, err := c.TryRLock(s.Ctx)
 			s.Must(err)
-			unlock(s, h)
+			release(s, h)
 			s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 			s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
 			s.Is(h.Err(), zklocks.ErrReleased)
@@ -47,13 +47,13 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			if !h.ValidUntil().IsZero() || try.ValidUntil().IsZero() {
 				s.Errorf("deadlines: %v of the one that has ended, %v of the other", h.ValidUntil(), try.ValidUntil())
 			}
-			unlock(s, try)
+			release(s, try)
 		}
 		if n := requests(c) - before; n > 2 { // the second reader may watch the directory for writers, and the node
 			s.Errorf("%d requests for 200 shared reads", n)
 		}
 		s.Must(first.Verify(s.Ctx))
-		unlock(s, first)
+		release(s, first)
 	})
 }
 
@@ -70,14 +70,14 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 		second := w.waitWrite(3)
 		s.CatchUp(c.conn)
 		late := c.waitRead(4) // behind that writer
-		unlock(s, h)
+		release(s, h)
 		for _, a := range readers[1:] {
-			unlock(s, a.Granted())
+			release(s, a.Granted())
 		}
 		h = second.Granted()
 		late.Waits()
-		unlock(s, h)
-		unlock(s, late.Granted())
+		release(s, h)
+		release(s, late.Granted())
 	})
 }
 
@@ -94,8 +94,8 @@ func TestReadersThatAllGiveUpLeaveTheQueue(t *testing.T) {
 			a.Stop()
 		}
 		s.InLine(1)
-		unlock(s, h)
-		unlock(s, c.read())
+		release(s, h)
+		release(s, c.read())
 	})
 }
 
@@ -104,7 +104,7 @@ func TestReadersThatAllGiveUpLeaveTheQueue(t *testing.T) {
 func TestReadersComeWhileTheWaitersNodeIsMadeAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := behind(s), s.Connect()
-		unlock(s, direct(s).read()) // the directory exists now, and c has not listed it without writers
+		release(s, direct(s).read()) // the directory exists now, and c has not listed it without writers
 		made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 		first := contract.Begin(s, s.Ctx, c.RLock)
 		<-made.Fired()
@@ -121,8 +121,8 @@ func TestReadersComeWhileTheWaitersNodeIsMadeAgain(t *testing.T) {
 		if h.Token() != second.Granted().Token() {
 			s.Error("they do not share a node")
 		}
-		unlock(s, h)
-		unlock(s, second.Granted())
+		release(s, h)
+		release(s, second.Granted())
 	})
 }
 
@@ -141,13 +141,13 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 				late := c.waitRead(3)
 				_, err := c.TryRLock(s.Ctx)
 				s.Is(err, zklocks.ErrBusy)
-				unlock(s, first)
+				release(s, first)
 				writer.Waits()
-				unlock(s, joined)
+				release(s, joined)
 				h := writer.Granted()
 				late.Waits()
-				unlock(s, h)
-				unlock(s, late.Granted())
+				release(s, h)
+				release(s, late.Granted())
 			})
 		})
 	}
@@ -174,7 +174,7 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 				silent, quiet := c.read(), c.read() // no goroutine calls their methods
 				early := c.read()
 				ended := early.Context(s.Ctx)
-				unlock(s, early)
+				release(s, early)
 				s.Is(context.Cause(ended), zklocks.ErrReleased)
 
 				lose(s, c)
@@ -191,7 +191,7 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 				}
 				s.Is(silent.Release(s.Ctx), zklocks.ErrLost)
 				if name != "closed" {
-					unlock(s, c.read())
+					release(s, c.read())
 				}
 			})
 		})
@@ -210,7 +210,7 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 			if h.Context(s.Ctx).Err() != nil || !h.Held() {
 				s.Error("not held")
 			}
-			unlock(s, h)
+			release(s, h)
 			return weak.Make(h)
 		}()
 		test.Eventually(s, soon, "it is forgotten", func() bool {
@@ -220,7 +220,7 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 		if !stays.Held() {
 			s.Error("lost")
 		}
-		unlock(s, stays)
+		release(s, stays)
 	})
 }
 
@@ -242,7 +242,7 @@ func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 		third := c.read()
 		s.InLine(2) // readers may join the new grant
 		for _, h := range []*zklocks.Hold{first, second, third} {
-			unlock(s, h)
+			release(s, h)
 		}
 	})
 }
@@ -257,8 +257,8 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 		if r.Token() <= h.Token() {
 			s.Error("the reader has the token of the writer")
 		}
-		unlock(s, r)
-		unlock(s, h)
+		release(s, r)
+		release(s, h)
 	})
 }
 
@@ -273,7 +273,7 @@ func TestAReaderBesideAWriterThatHasSeenData(t *testing.T) {
 				_, err := s.Witness.Set(s.Dir, []byte(data), -1)
 				s.Must(err)
 				if data != "" {
-					unlock(s, w.write())
+					release(s, w.write())
 				}
 			}
 			seesNoWriter(s, c)
@@ -281,8 +281,8 @@ func TestAReaderBesideAWriterThatHasSeenData(t *testing.T) {
 			reader := c.waitRead(2)
 			s.CatchUp(c.conn)
 			reader.Waits()
-			unlock(s, h)
-			unlock(s, reader.Granted())
+			release(s, h)
+			release(s, reader.Granted())
 		}
 	})
 }
@@ -306,24 +306,24 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			c := behind(s)
 			h := c.read()
 			for range 3 { // the process lists again each time
-				unlock(s, c.read())
+				release(s, c.read())
 				time.Sleep(atMost) // virtual: until it has listed again
 			}
-			unlock(s, c.read())
+			release(s, c.read())
 			w := withheld(s, c)
 			for began := time.Now(); ; time.Sleep(time.Second) { // virtual: a reader each second
 				next, err := c.TryRLock(s.Ctx)
 				if took := time.Since(began); err == nil && took > atMost {
 					s.Fatalf("a reader joins after %v", took)
 				}
-				unlock(s, h)
+				release(s, h)
 				if err != nil {
 					s.Is(err, zklocks.ErrBusy)
 					break
 				}
 				h = next
 			}
-			unlock(s, w.Granted())
+			release(s, w.Granted())
 		})
 	})
 }

@@ -353,7 +353,7 @@ var mutants = []mutant{
 		name: "given-back-one-hold-too-early", pkg: "reentrant",
 		why: "the first Lock is not released yet",
 		old: `return o.of.total == 0`, new: `return o.of.total <= 1`,
-		test: "reentrant TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked", world: "any",
+		test: "reentrant TestTheLockIsHeldUntilTheLastOfItsHoldsIsReleased", world: "any",
 	}, {
 		name: "lock-without-a-record", pkg: "once", in: "Job.RunEvery",
 		why:  "a short job is run again in each process whose clock is late",
