@@ -289,7 +289,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.stopMoves()
-	c.moving <- struct{}{} // a client between two connections could not end the session
+	c.moving <- struct{}{} // between two connections go-zookeeper could not end the session
 	defer func() { <-c.moving }()
 	if c.closed {
 		return nil
@@ -307,9 +307,9 @@ func (c *Conn) Close() error {
 // end ends go-zookeeper. It declares the holds lost first, because go-zookeeper may be unable to
 // send its last request to a server that does not read.
 //
-// A client without a connection does not notice that it was closed. It would dial forever, and no
-// goroutine would take its last request from the queue. So end closes the network connection, which
-// ends the attempt, and waits until hosts.Next has ended go-zookeeper.
+// Without a connection go-zookeeper does not notice that it was closed. It would dial forever, and
+// no goroutine would take its last request from the queue. So end closes the network connection,
+// which ends the attempt, and waits until hosts.Next has ended go-zookeeper.
 func (c *Conn) end() {
 	up := c.Down().IsZero() // before markClosed, which sets Down
 	c.markClosed()
@@ -321,7 +321,7 @@ func (c *Conn) end() {
 		}
 	}
 	c.Conn.Close()
-	c.hangUp() // or a client that could not send its last request would continue when it can
+	c.hangUp() // or go-zookeeper would send its last request when it can, and continue
 	c.takeNext("")
 }
 

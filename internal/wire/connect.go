@@ -45,7 +45,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		c.putAway()
 		return nil, err
 	}
-	client, events, err := zk.Connect(addresses, sessionTimeout,
+	conn, events, err := zk.Connect(addresses, sessionTimeout,
 		zk.WithHostProvider(c.hosts),
 		zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.event),
@@ -56,7 +56,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		c.putAway()
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
-	c.Conn = client
+	c.Conn = conn
 	c.work.Go(func() {
 		for range events { // the callback has seen them; the channel is closed when go-zookeeper ends
 		}

@@ -110,7 +110,7 @@ func (h *hosts) Len() int { return len(h.list) }
 // avoided, the next server.
 func (h *hosts) Next() (server string, retryStart bool) {
 	if h.quit.Err() != nil {
-		// A client that has no connection notices only by retryStart that it was closed.
+		// Without a connection go-zookeeper notices only by retryStart that it was closed.
 		h.stop()
 		return h.last.given, true
 	}

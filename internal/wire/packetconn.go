@@ -97,9 +97,9 @@ func newPacketConn(c *Conn, conn net.Conn, server, address string, limit time.Du
 // lost, go-zookeeper's next Read fails.
 //
 // If a Write failed, go-zookeeper would answer the request twice: at once, and with all other lost
-// requests. The channel of a request that sends credentials again has room for one answer, so the
-// client's main goroutine would block forever. Callers would also receive the network's error
-// instead of zk.ErrConnectionClosed.
+// requests. The channel of a request that sends credentials again has room for one answer, so its
+// main goroutine would block forever. Callers would also receive the network's error instead of
+// zk.ErrConnectionClosed.
 func (p *packetConn) Write(b []byte) (int, error) {
 	if _, op := request(b); op == opClose {
 		p.conn.markClosed() // notifies the holders before the server ends the session
@@ -286,10 +286,10 @@ func (p *packetConn) admit(session int64, password []byte) error {
 
 // takeZxid records the zxid of the reply to a request, and replaces it with 0.
 //
-// go-zookeeper has a data race here. After a reconnect one goroutine reads the last zxid to set the
-// client's watches again, while another goroutine stores the zxid of a reply. If the first reads a
-// zxid that is too new, the watches miss events. Now it always reads 0, so the server fires all of
-// go-zookeeper's watches after a reconnect. The handshake states the real zxid, see note.
+// go-zookeeper has a data race here. After a reconnect one goroutine reads the last zxid to set its
+// watches again, while another goroutine stores the zxid of a reply. If the first reads a zxid that
+// is too new, the watches miss events. Now it always reads 0, so the server fires all of these
+// watches after a reconnect. The handshake states the real zxid, see note.
 func (p *packetConn) takeZxid(head []byte) {
 	if zxid := int64At(head, zxidInReply); zxid > 0 {
 		p.conn.zxid.Store(zxid)

@@ -90,8 +90,8 @@ func (p *packetConn) sendSASL(response []byte) (challenge []byte, err error) {
 }
 
 // refused counts the attempt if its error means that the credentials of SASL were refused. If the
-// servers have refused them, Connect fails; once Connect has returned, refused pauses. Only the
-// client's main goroutine calls it.
+// servers have refused them, Connect fails; once Connect has returned, refused pauses. Only
+// go-zookeeper's main goroutine calls it.
 func (c *Conn) refused(err error) {
 	if !errors.Is(err, zk.ErrAuthFailed) || !c.hosts.refused() {
 		return

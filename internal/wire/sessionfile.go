@@ -22,7 +22,7 @@ import (
 // The file is a hint. If it is missing, empty or damaged, or if it could not be written, the
 // session ends by its timeout, as without a file. No hold depends on it.
 type sessionFile struct {
-	*os.File               // a finalizer would close it: the Conn refers to it as long as its client runs
+	*os.File               // a finalizer would close it: the Conn keeps it while go-zookeeper runs
 	last     chan struct{} // closed when the last call of do has returned; nil: there was none
 	servers  *[]string     // that were last written
 }
