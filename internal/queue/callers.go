@@ -18,9 +18,9 @@ type Callers struct {
 	queue   *Queue
 	request Request
 	Sharing
-	keeper keeper // guarded by mu
 
-	mu      sync.Mutex             // tier 1; not held during calls that may block
+	mu      sync.Mutex // tier 1; guards what follows, Tenure.waiting and Tenure.passed
+	keeper  keeper
 	pending *Tenure                // queued, for callers to wait for; nil: none
 	current atomic.Pointer[Tenure] // granted last, to enter or to wait for; written under mu
 }

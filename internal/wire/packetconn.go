@@ -43,7 +43,7 @@ type packetConn struct {
 	buf  []byte // the current frame, with its length in front
 	left []byte // the rest of buf, which go-zookeeper has not read yet
 
-	sending sync.Mutex // tier 3; held while a packet is written
+	sending sync.Mutex // tier 3; held while a packet is written, so that packets do not mix
 
 	// conn.mu guards what follows.
 	phase    phase

@@ -25,7 +25,7 @@ type state struct {
 	view atomic.Pointer[view]
 
 	// mu, of tier 4, serializes the writers of view. It guards what follows, and fields of Conn,
-	// packetConn and Watch.
+	// packetConn, Watch and Call.
 	mu       sync.Mutex
 	deadline deadline
 	down     time.Time     // when the connection was lost; zero: it is up
