@@ -25,9 +25,10 @@ import (
 // To know whether there are data takes a read, at the first use. Later the version is known from
 // the replies to the own writes, and each write requires it: the write fails if another client has
 // written the data, or has created the directory again. Then the waiter reads again. Where several
-// clients lock, most of these writes would fail. So for FirstRecheck after a lock value has noticed
-// the write of another client, its own writes require no version. Data that a program stores in
-// this time are lost (docs/reference/wire-format.md).
+// clients lock, or several callers of one value at once, most of these writes would fail. So for
+// FirstRecheck after a lock value has noticed the write of another client, or a write of its own has
+// failed, its writes require no version. Data that a program stores in this time are lost
+// (docs/reference/wire-format.md).
 type dirData struct{ now atomic.Pointer[dirState] }
 
 // dirState is the directory's data as they were at the last answer. It is immutable.
@@ -36,7 +37,7 @@ type dirState struct {
 	version  int32
 	size     int32
 	seen     time.Time // when the answer arrived
-	shared   time.Time // when a write by another client was last noticed
+	shared   time.Time // when it was last noticed that writes come from several callers
 	old      bool      // the version may be another since then
 	examined bool      // the data are not a semaphore's number
 }
@@ -71,6 +72,16 @@ func (d *dirData) forget() {
 		old := *s
 		old.old = true
 		return &old
+	})
+}
+
+// contended records that a write has failed because another came first, perhaps by another caller of
+// this lock value.
+func (d *dirData) contended() {
+	d.change(func(s *dirState) *dirState {
+		now := *s
+		now.shared = time.Now()
+		return &now
 	})
 }
 

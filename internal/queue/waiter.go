@@ -151,7 +151,9 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 		if err := q.makeDir(ctx); err != nil {
 			return err
 		}
-	case err == zk.ErrBadVersion && (act == zkclient.Touches || act == zkclient.Keeps):
+	case err == zk.ErrBadVersion && act == zkclient.Touches:
+		q.data.contended() // perhaps by other callers of this lock value
+	case err == zk.ErrBadVersion && act == zkclient.Keeps:
 	case right && act == zkclient.Keeps:
 		return Explain(err, "READ on "+q.dir)
 	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // the next reading names the missing right

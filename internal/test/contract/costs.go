@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,6 +14,7 @@ import (
 var costs = []scenario{
 	{"an uncontended cycle takes as few requests as promised", fewRequests, 0},
 	{"a cycle behind the holder takes as few requests as promised", fewBehind, 0},
+	{"calls of one value at once take few requests each", fewAtOnce, 0},
 	{"a cycle in the queue of one connection takes as few requests as promised", fewOnOneConnection, markers},
 }
 
@@ -66,6 +68,35 @@ func fewBehind(s *scene) {
 	}
 	if n != int64(cycles*s.r.Behind) {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Behind)
+	}
+}
+
+// fewAtOnce is about requests that are under way at the same time, so that none knows the result of
+// another.
+func fewAtOnce(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	c := s.with(s.BehindFor(quietSession))
+	s.release(c.lock())
+	s.Venue.Latency(time.Millisecond)
+	defer s.Venue.Latency(0)
+	const callers = 100
+	before := c.requests()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			h, err := c.Lock(s.Ctx)
+			if err == nil {
+				err = h.Release(s.Ctx)
+			}
+			if err != nil {
+				s.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	// The first create of each caller may be refused, and the data of the directory be read again.
+	if n, most := c.requests()-before, int64(callers*(s.r.Behind+2)); n > most {
+		s.Errorf("%d requests of %d callers, want at most %d", n, callers, most)
 	}
 }
 
