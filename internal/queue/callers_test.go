@@ -3,8 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -76,6 +78,34 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 		x.conn.Close()
 		if !shared || joined {
 			t.Errorf("the node may be shared: %v; joined a lost lock: %v", shared, joined)
+		}
+	})
+}
+
+// The guard of a tenure ends while pass lets it be idle: after pass has checked that callers may
+// enter, and before it stores that there is no holder. Nobody may enter any more, so it must end.
+func TestATenureThatIsWantedDoesNotStayIdle(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x, of := callers(t, v, znode.Write, Sharing{MaxIdle: time.Minute})
+		tenure := x.enters(of)
+		tenure.kept.Store(true)
+		if !tenure.ask(t.Context()) {
+			t.Fatal("nobody may enter, so there is nothing to see")
+		}
+		of.mu.Lock() // as pass does
+		ended := make(chan bool)
+		go func() {
+			of.want(tenure)
+			close(ended)
+		}()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		tenure.users.Store(0)
+		of.mu.Unlock()
+		<-ended
+		if tenure.grant.Err() == nil {
+			t.Error("it stays")
 		}
 	})
 }

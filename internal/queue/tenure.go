@@ -241,11 +241,19 @@ func (of *Callers) keep(ctx context.Context, t *Tenure) bool {
 	case !t.kept.Swap(true):
 		go func() {
 			of.count(t.guard(of.MaxIdle), t.uses.Load())
-			t.wanted.Store(true) // if the tenure is held, its last holder ends it
-			_ = t.endIdle(NoWait)
+			of.want(t)
 		}()
 	}
 	return true
+}
+
+// want ends a tenure that nobody may enter any more. If it is held, its last holder ends it: pass
+// checks wanted and lets the tenure be idle under the same mutex.
+func (of *Callers) want(t *Tenure) {
+	of.mu.Lock()
+	t.wanted.Store(true)
+	of.mu.Unlock()
+	_ = t.endIdle(NoWait)
 }
 
 func (of *Callers) count(cost int, uses int64) {
