@@ -187,6 +187,31 @@ func TestTryLockOfAnIdleLock(t *testing.T) {
 	})
 }
 
+// How far the servers are, or whether they answer, does not make a free lock busy.
+func TestTryLockFarAway(t *testing.T) {
+	eachIdle(t, func(k keeper) {
+		other := direct(k.Stage).with(rwlock.WithMaxIdle(maxIdle))
+		for _, delay := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+			k.Venue.Latency(delay)
+			for range 3 {
+				h, err := other.TryLock(k.Ctx) // free, then kept by k
+				k.Must(err)
+				release(k.Stage, h)
+				k.idle()
+			}
+			k.Venue.Latency(0)
+		}
+		k.proxy.Refuse()
+		k.proxy.Cut()
+		ctx, cancel := context.WithTimeout(k.Ctx, 3*time.Second)
+		defer cancel()
+		_, err := k.with(rwlock.WithMaxIdle(maxIdle)).TryLock(ctx)
+		k.Is(err, zklocks.ErrNoAnswer)
+		k.Must(k.proxy.Accept())
+		release(k.Stage, k.take()) // it has connected again
+	})
+}
+
 // Another call of the same value may conflict with an idle lock. It does not wait for an event.
 func TestAnIdleLockIsNotAheadOfItsOwnValue(t *testing.T) {
 	eachIdle(t, func(k keeper) {
@@ -295,6 +320,7 @@ func TestAnIdleLockWhoseDeadlineHasPassed(t *testing.T) {
 			_ = h.Release(canceled(k.Ctx))
 		}
 		k.Must(k.proxy.Accept())
+		release(k.Stage, k.take()) // it has connected again
 		h := k.take()
 		if h.Token() <= token {
 			k.Error("the token of the lost connection")

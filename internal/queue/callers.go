@@ -104,17 +104,9 @@ func (of *Callers) try(ctx context.Context) (*Tenure, error) {
 		return nil, hold.ErrBusy
 	}
 	t, request := of.tenure()
-	limit := ctx
-	if of.MaxIdle > 0 {
-		var cancel context.CancelFunc
-		limit, cancel = context.WithTimeoutCause(ctx, max(50*time.Millisecond, 4*of.queue.client.Latency()), hold.ErrBusy)
-		defer cancel()
-	}
-	grant, err := of.queue.Acquire(limit, request, of.MaxIdle > 0)
-	switch {
-	case err != nil && context.Cause(limit) == hold.ErrBusy:
-		return nil, hold.ErrBusy
-	case err != nil:
+	request.tries = of.MaxIdle > 0
+	grant, err := of.queue.Acquire(ctx, request, request.tries)
+	if err != nil {
 		return nil, err
 	}
 	of.mu.Lock()

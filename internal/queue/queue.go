@@ -254,6 +254,7 @@ type Request struct {
 
 	shared *sharedNode   // lets other readers of the process share the node; nil: none may
 	ahead  *atomic.Int64 // of its waiter; nil: a new one
+	tries  bool          // it waits for an idle holder, which leaves soon, and not for others
 }
 
 // Limit is how many nodes may be ahead of a waiter, and what must be true while the number counts.

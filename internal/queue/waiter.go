@@ -42,6 +42,7 @@ type waiter struct {
 	queued   bool              // observers were notified that it waits
 	patience time.Duration     // how long it waits for an event, see FirstRecheck
 	listed   time.Time         // when it sent the last listing, or the create
+	busy     time.Time         // until when it waits, if it tries; zero: it has not waited yet
 	line     int               // the number of nodes in the last listing
 	ahead    *atomic.Int64     // how many nodes have to go before its turn; 0: unknown
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
@@ -26,6 +27,15 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 	watches := w.watches
 	bell := wire.NewBell(slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
 	defer bell.Leave()
+	limit := ctx
+	if w.request.tries {
+		if w.busy.IsZero() {
+			w.busy = time.Now().Add(max(50*time.Millisecond, 4*w.queue.client.Latency(), 2*time.Since(w.listed)))
+		}
+		var cancel context.CancelFunc
+		limit, cancel = context.WithDeadline(ctx, w.busy)
+		defer cancel()
+	}
 	for {
 		var next turn
 		if watches, next = b.strike(watches); next != pending || fired(w.limit.Changed) || slices.ContainsFunc(w.own, fired) {
@@ -36,12 +46,14 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 		}
 		w.ahead.Store(int64(b.ahead()))
 		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
-		rung := bell.Wait(ctx, timer.C)
+		rung := bell.Wait(limit, timer.C)
 		timer.Stop()
 		switch {
 		case rung:
 		case ctx.Err() != nil:
 			return relist, zkclient.Ended(ctx)
+		case limit.Err() != nil:
+			return relist, hold.ErrBusy
 		default:
 			if next, err := w.withoutEvent(ctx, b); next != pending || err != nil {
 				return next, err
