@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"testing"
@@ -173,6 +174,21 @@ func TestALeavingConnectionSendsNothing(t *testing.T) {
 	if !slices.Equal(got, []error{ErrUnsent}) {
 		t.Errorf("%v", got)
 	}
+}
+
+// After 2^31 requests the xids begin again.
+func TestTheXidsBeginAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		conn := newFakeServer(t).start().connect()
+		conn.mu.Lock()
+		conn.xid = math.MinInt32 + 2
+		conn.mu.Unlock()
+		for i := range 5 {
+			if r, err := conn.Ask(t.Context(), AnySession, Multi()); err != nil || len(r.Results) != 1 {
+				t.Errorf("request %d: %+v, %v", i, r, err)
+			}
+		}
+	})
 }
 
 // Close ends the call of a request that was sent, with the error of a lost connection, also before

@@ -64,7 +64,7 @@ const (
 const (
 	xidEvent = -1
 	// The xids of the packetConns' own requests count down from ownXids. A session never uses one
-	// twice: a request that it sent through another server may be committed only now, and this
+	// twice within days: a request that it sent through another server may be committed only now, and this
 	// server must not take it for a request of this connection.
 	ownXids = -1000
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -477,8 +478,7 @@ func (p *packetConn) send(r outgoing, heartbeat bool) {
 		return
 	}
 	sends := p.phase == running && !c.IsClosed() && (r.ready == nil || r.ready())
-	c.xid--
-	xid := c.xid
+	xid := c.nextXid()
 	if sends {
 		p.pastAuth = true
 		p.sent[xid] = packet{op: r.op, at: time.Now(), heartbeat: heartbeat, answered: r.answered}
@@ -492,6 +492,15 @@ func (p *packetConn) send(r outgoing, heartbeat bool) {
 	if _, err := p.Conn.Write(append(encode(nil, int32(8+len(r.body)), xid, r.op), r.body...)); err != nil {
 		p.fail(err)
 	}
+}
+
+// nextXid returns the xid of the next request of a packetConn's own. Caller holds mu.
+func (c *Conn) nextXid() int32 {
+	if c.xid == math.MinInt32 { // positive xids are go-zookeeper's
+		c.xid = ownXids
+	}
+	c.xid--
+	return c.xid
 }
 
 // leave ends the packetConn's own requests. The returned channel is closed when no request waits

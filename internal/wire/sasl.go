@@ -60,8 +60,7 @@ func (p *packetConn) authenticate() error {
 func (p *packetConn) sendSASL(response []byte) (challenge []byte, err error) {
 	c := p.conn
 	c.mu.Lock()
-	c.xid--
-	xid := c.xid
+	xid := c.nextXid()
 	c.mu.Unlock()
 	if _, err = p.Conn.Write(encode(nil, int32(12+len(response)), xid, opSASL, string(response))); err == nil {
 		err = p.readFrame(replyHeader, maxSASL)
