@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -56,6 +57,9 @@ var ErrFileInUse = errors.New("in use")
 // openSessionFile opens the file. It refuses a file that has other content, that another user can
 // lock, or that several hosts may share.
 func openSessionFile(path string, flag int) (*sessionFile, error) {
+	if abs, err := filepath.Abs(path); err == nil && path != "" {
+		path = abs // the program may change its directory
+	}
 	file, err := openFile(path, flag)
 	if err != nil {
 		return nil, err

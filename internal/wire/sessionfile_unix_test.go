@@ -402,12 +402,20 @@ func TestASessionOfAnotherEnsemble(t *testing.T) {
 	})
 }
 
-// The file has each new session before any request of that session, and a lost file costs no hold.
+// The file has each new session before any request of that session, also after the program has
+// changed its directory, and a lost file costs no hold.
 func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
-	t.Parallel()
+	t.Chdir(t.TempDir())
+	file, err := filepath.Abs("session")
+	if err != nil {
+		t.Fatal(err)
+	}
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		file, said := filepath.Join(t.TempDir(), "session"), &lines{}
-		conn := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file), wire.WithLogger(said))
+		said := &lines{}
+		conn := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile("session"), wire.WithLogger(said))
+		if err := os.Chdir("/"); err != nil {
+			t.Fatal(err)
+		}
 		next := func() int64 {
 			t.Helper()
 			old := conn.SessionID()
