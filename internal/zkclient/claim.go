@@ -276,10 +276,9 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 				if t.lost.IsZero() {
 					t.lost = time.Now()
 				}
-				c.keepStray(&stray{
-					session: t.session, epoch: before, until: t.lost.Add(forgotten),
-					again: func() { t.cleanUpFound(firstWait) },
-				})
+				s := &stray{session: t.session, epoch: before, again: func() { t.cleanUpFound(firstWait) }}
+				c.keepStray(s)
+				time.AfterFunc(time.Until(t.lost.Add(forgotten)), func() { c.strays.Delete(s) })
 			}
 			return found, complete, err
 		}

@@ -166,7 +166,7 @@ func TestAStrayIsSearchedForAMinute(t *testing.T) {
 			}
 		}
 		again := make(chan bool)
-		l.client.keepStray(&stray{session: l.sess, epoch: l.client.Epoch() - 1, until: time.Now().Add(forgotten), again: func() { close(again) }})
+		l.client.keepStray(&stray{session: l.sess, epoch: l.client.Epoch() - 1, again: func() { close(again) }})
 		result(t, time.Second, "a search, because the connection has changed since the last", again)
 	})
 }

@@ -10,9 +10,8 @@ import (
 // done again on each new connection of the session.
 type stray struct {
 	session int64
-	epoch   uint64    // when it was last done
-	until   time.Time // when it is dropped; zero: at the end of the session
-	again   func()    // does it, and keeps another stray if that was not the last time
+	epoch   uint64 // when it was last done
+	again   func() // does it, and keeps another stray if that was not the last time
 }
 
 func (c *Client) keepStray(s *stray) {
@@ -32,7 +31,7 @@ func (c *Client) findStrays() {
 // redo does a stray again, unless that has begun or is in vain.
 func (c *Client) redo(s *stray) {
 	_, kept := c.strays.LoadAndDelete(s)
-	if kept && s.session == c.conn.Session() && (s.until.IsZero() || time.Now().Before(s.until)) {
+	if kept && s.session == c.conn.Session() {
 		go s.again()
 	}
 }
