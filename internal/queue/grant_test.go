@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,6 +50,30 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 			}
 		}
 		test.AssertEmpty(t, x.witness, x.queue.dir)
+	})
+}
+
+// A grant whose release waits for the server is not held any more: the error of a caller that gives
+// up does not blame its own process.
+func TestAGrantThatIsBeingReleasedIsNotHeld(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 10*time.Second)
+		grant, _ := x.holds(1)
+		says := func(want string) {
+			t.Helper()
+			if got := x.queue.held(Request{Kind: znode.Lock}); !strings.HasPrefix(got, want) {
+				t.Errorf("this connection %s, want %q", got, want)
+			}
+		}
+		says("has held 1 for ")
+		f := x.proxy.Next(proxy.DeleteOp, proxy.HoldRequest)
+		done := make(chan error)
+		go func() { done <- grant.Release(context.Background()) }()
+		<-f.Fired()
+		says("holds none")
+		f.Release()
+		x.must(nil, <-done)
 	})
 }
 

@@ -307,7 +307,7 @@ func (q *Queue) held(r Request) string {
 	for _, holder := range q.client.Holders() {
 		g := holder.(*Grant)
 		for _, n := range g.held.Load().nodes {
-			if n.queue.dir == q.dir && slices.Contains(q.kinds, n.node.Kind) && q.rule(r, Limit{}).waitsFor(n.node) {
+			if g.state.Settle() == nil && n.queue.dir == q.dir && slices.Contains(q.kinds, n.node.Kind) && q.rule(r, Limit{}).waitsFor(n.node) {
 				held++
 				if g.since.Before(since) {
 					since = g.since
