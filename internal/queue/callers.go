@@ -82,7 +82,8 @@ func (of *Callers) GiveUp(ctx context.Context) {
 }
 
 // Withdraw ends the tenure of a hold before the hold changes its grant. It fails if the hold has
-// ended. A hold ends before pass locks mu, so a grant that was passed on is not withdrawn.
+// ended. A release ends its hold first, and passes the grant on later. So a hold that lives, seen
+// under mu, still has its grant.
 func (of *Callers) Withdraw(h *Hold) error {
 	of.mu.Lock()
 	defer of.mu.Unlock()

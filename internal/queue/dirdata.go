@@ -26,8 +26,8 @@ import (
 // the replies to the own writes, and each write requires it: the write fails if another client has
 // written the data, or has created the directory again. Then the waiter reads again. Where several
 // clients lock, or several callers of one value at once, most of these writes would fail. So for
-// FirstRecheck after a lock value has noticed the write of another client, or a write of its own has
-// failed, its writes require no version. Data that a program stores in this time are lost
+// FirstRecheck after a lock value has noticed the write of another client, or a write of its own
+// has failed, its writes require no version. Data that a program stores in this time are lost
 // (docs/reference/wire-format.md).
 type dirData struct{ now atomic.Pointer[dirState] }
 
@@ -49,7 +49,8 @@ func (s *dirState) current() bool {
 	return s != nil && !s.old && time.Since(s.seen) < FirstRecheck
 }
 
-// saw records an answer that shows the directory. own is how often the request has written it.
+// saw records an answer that shows the directory. own is 1 if the request
+// itself has written the data, and 0 if it has only read.
 func (d *dirData) saw(stat *zk.Stat, own int32, examined bool) {
 	d.change(func(s *dirState) *dirState {
 		now := &dirState{mzxid: stat.Mzxid, version: stat.Version, size: stat.DataLength, seen: time.Now(), examined: examined}
@@ -75,8 +76,8 @@ func (d *dirData) forget() {
 	})
 }
 
-// contended records that a write has failed because another came first, perhaps by another caller of
-// this lock value.
+// contended records that a write has failed because another came first, perhaps by another caller
+// of this lock value.
 func (d *dirData) contended() {
 	d.change(func(s *dirState) *dirState {
 		now := *s

@@ -64,13 +64,13 @@
 //  5. A writer removes a blocker that was a write node only if a watch has reported the deletion. A
 //     missing write node may have been downgraded: a read node stands in its place.
 //     [downgraded-writer-struck-out]
-//  6. A reader joins a node, queued or granted, only if a watch on the directory and a listing have
-//     seen the same version of its data, no writer is behind the node, and the connection is up
-//     (dirview.go). A listing by which readers join is dropped after FirstRecheck. Readers that
-//     come before the first listing share the wait for it. A reader joins a granted node only if,
-//     in addition, the grant has not ended and the node is known to exist, which may take a request
-//     (Tenure.may and ask). [joined-although-a-writer-waits] A reader is granted without a listing
-//     only if its create has checked that version, in the same directory (view.sameDir).
+//  6. Readers rely on a view: a listing, and a watch on the directory that has seen the same version
+//     of its data, on the present connection (dirview.go). A reader joins a node, queued or granted,
+//     only if the view, which is at most FirstRecheck old, shows no writer behind the node. Readers
+//     that come before the first listing share the wait for it. To join a granted node, the grant
+//     must not have ended, and the node must be known to exist, which may take a request
+//     (Tenure.may and ask). A reader is granted without a listing only if its create has checked the
+//     version of the view, in the same directory (view.sameDir). [joined-although-a-writer-waits]
 //  7. A holder passes on no lost grant, and counts each pass without evidence that no other client
 //     waits; a canceled receiver passes the grant on (Callers.pass). [lost-lock-handed-on]
 //  8. The watch on the permit count is checked before every grant, and wakes the waiter. A waiter

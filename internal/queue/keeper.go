@@ -6,10 +6,9 @@ import "time"
 // another client comes, which then has to wait. Each caller that enters saves two. Without a
 // request the keeper knows what a keep would have saved: between two grants of this process nobody
 // else came if their numbers are consecutive, or for readers, if the version of the directory's
-// data is the same. So it keeps a tenure after as many such grants in succession as the keeps so
-// far have lost requests, altogether. Callers.mu guards it.
+// data is the same. So it keeps a tenure after debt such grants in a row. Callers.mu guards it.
 type keeper struct {
-	debt int       // requests that keeps have lost, less those that they have saved
+	debt int       // requests that all keeps so far have cost, less those that they have saved
 	run  int       // grants before the last one between which nobody else came
 	mark int64     // of the last grant
 	left time.Time // when the process last released the lock

@@ -304,8 +304,10 @@ func (c *Conn) Close() error {
 	return errUnconfirmed
 }
 
-// end ends go-zookeeper. It declares the holds lost first, because go-zookeeper may be unable to
-// send its last request to a server that does not read.
+// end ends go-zookeeper. Its steps: each hold is lost, and all calls of the locks end; go-zookeeper
+// sends its last request, which ends the session, and has a second for the answer; then the network
+// connection is closed. The holds are lost first, because a server that does not read may never
+// take the last request.
 //
 // Without a connection go-zookeeper does not notice that it was closed. It would dial forever, and
 // no goroutine would take its last request from the queue. So end closes the network connection,

@@ -74,6 +74,12 @@ const drainFor = 100 * time.Millisecond
 // reconnects at once, and its dialer returns the new connection. If the server cannot be reached,
 // or the present connection fails meanwhile, nothing changes, and move returns false. Otherwise it
 // returns when go-zookeeper has reconnected.
+//
+// The locks' requests keep their order. From leave on they wait in the queue of the old connection,
+// and those that were sent are answered, up to drainFor. When the old connection ends, each that is
+// left fails as after a lost connection: an attempt sends it again, on the new connection, or
+// searches for what it may have done. The handshake states the last zxid that was read, so the new
+// server shows no older data.
 func (c *Conn) move(server string) bool {
 	sasl, err := c.startSASL(c.moves, server)
 	var next *packetConn

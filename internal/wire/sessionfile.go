@@ -79,8 +79,8 @@ func openSessionFile(path string, flag int) (*sessionFile, error) {
 // that matches ErrFileInUse.
 //
 // The second condition is for a program that closes the file by a bug and continues. It is checked
-// where processID sees that program. A dying process releases its files a moment before it is a
-// zombie, so the check is repeated soon.
+// on Linux, if both processes are in one PID namespace (processID). A dying process releases its
+// files a moment before it is a zombie, so the check is repeated soon.
 func (f *sessionFile) lock(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err, pause := flock(f.File, false), 10*time.Millisecond
