@@ -291,17 +291,24 @@ func TestACanceledReleaseDoesNotKeepTheLock(t *testing.T) {
 	})
 }
 
-func TestAnIdleLockOfALostSession(t *testing.T) {
-	eachIdle(t, func(k keeper) {
-		token := k.idle()
-		k.Expire(k.conn)
-		k.CatchUp(k.conn)
-		h := k.take()
-		if h.Token() <= token {
-			k.Error("the token of the lost session")
-		}
-		release(k.Stage, h)
-	})
+func TestAnIdleLockThatIsLost(t *testing.T) {
+	for name, lose := range map[string]func(keeper){
+		"expired": func(k keeper) { k.Expire(k.conn) },
+		"deleted": func(k keeper) { k.Must(k.Witness.Delete(k.Dir+"/"+test.Children(k, k.Witness, k.Dir)[0], -1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachIdle(t, func(k keeper) {
+				token := k.idle()
+				lose(k)
+				k.CatchUp(k.conn)
+				h := k.take()
+				if h.Token() <= token {
+					k.Error("the token of the lock that was lost")
+				}
+				release(k.Stage, h)
+			})
+		})
+	}
 }
 
 // The lease of an idle lock ends, and its session lives.
@@ -324,19 +331,6 @@ func TestAnIdleLockWhoseDeadlineHasPassed(t *testing.T) {
 		h := k.take()
 		if h.Token() <= token {
 			k.Error("the token of the lost connection")
-		}
-		release(k.Stage, h)
-	})
-}
-
-func TestAnIdleLockWhoseNodeIsDeleted(t *testing.T) {
-	eachIdle(t, func(k keeper) {
-		token := k.idle()
-		k.Must(k.Witness.Delete(k.Dir+"/"+test.Children(k, k.Witness, k.Dir)[0], -1))
-		k.CatchUp(k.conn)
-		h := k.take()
-		if h.Token() <= token {
-			k.Error("the token of the deleted node")
 		}
 		release(k.Stage, h)
 	})
