@@ -72,12 +72,13 @@ func (call *Call) Wait(ctx context.Context) (Reply, error) {
 	case <-call.conn.quit.Done():
 	}
 	call.conn.mu.Lock()
-	defer call.conn.mu.Unlock()
 	call.left = true
-	if call.err == ErrNoAnswer && ctx.Err() == nil { // the program has closed the Conn
-		return call.reply, zk.ErrConnectionClosed
+	reply, err := call.reply, call.err
+	call.conn.mu.Unlock()
+	if err == ErrNoAnswer && ctx.Err() == nil { // the program has closed the Conn
+		err = zk.ErrConnectionClosed
 	}
-	return call.reply, call.err
+	return reply, err
 }
 
 // Ask sends a request and waits for the reply, see Wait.
