@@ -200,10 +200,21 @@ func TestCloseEndsACallUnderWay(t *testing.T) {
 		conn := f.start().connect()
 		conn.Monitored(func() Monitor { return slowMonitor{} })
 		time.AfterFunc(time.Second, func() { conn.Close() })
-		if _, err := conn.Ask(t.Context(), AnySession, Multi()); err != zk.ErrConnectionClosed {
+		if _, err := conn.Ask(holdContext{t.Context(), conn}, AnySession, Multi()); err != zk.ErrConnectionClosed {
 			t.Error(err)
 		}
 	})
+}
+
+// holdContext asks the connection in Err, as the context of a hold may.
+type holdContext struct {
+	context.Context
+	conn *Conn
+}
+
+func (c holdContext) Err() error {
+	c.conn.Unanswered()
+	return c.Context.Err()
 }
 
 // slowMonitor takes a while to notify the holds.
