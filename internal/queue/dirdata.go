@@ -49,8 +49,8 @@ func (s *dirState) current() bool {
 	return s != nil && !s.old && time.Since(s.seen) < FirstRecheck
 }
 
-// saw records an answer that shows the directory. own is 1 if the request
-// itself has written the data, and 0 if it has only read.
+// saw records an answer that shows the directory. own is 1 if the request itself has written the
+// data, and 0 if it has only read.
 func (d *dirData) saw(stat *zk.Stat, own int32, examined bool) {
 	d.change(func(s *dirState) *dirState {
 		now := &dirState{mzxid: stat.Mzxid, version: stat.Version, size: stat.DataLength, seen: time.Now(), examined: examined}
