@@ -139,7 +139,7 @@ type Hold struct {
 	// end is nil while held; then ErrReleased, or the end of the grant, once a call has checked the
 	// grant. It is set once.
 	end       atomic.Pointer[error]
-	unlocked  atomic.Bool // Release was called after a loss
+	late      atomic.Bool // Release was called after a loss
 	listening atomic.Bool // lost or hooks may be set; written under the listeners' mu
 
 	lost  chan struct{}             // nil before the first Lost, and once it is closed; guarded by the listeners' mu
@@ -186,7 +186,7 @@ func (h *Hold) Release(ctx context.Context) (limit context.Context, stop context
 	}
 	switch end := h.end.Load(); {
 	case first:
-	case end == &released, h.unlocked.Swap(true):
+	case end == &released, h.late.Swap(true):
 		err = ErrReleased
 	default:
 		err = *end
