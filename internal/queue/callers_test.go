@@ -82,6 +82,27 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 	})
 }
 
+// Nor may a caller enter an idle grant that is lost, while the watch on its directory has not fired.
+func TestNobodyEntersAnIdleGrantThatIsLost(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x, of := callers(t, v, znode.Write, Sharing{MaxIdle: time.Minute})
+		tenure := x.enters(of)
+		if !tenure.ask(t.Context()) {
+			t.Fatal("nobody may enter, so there is nothing to see")
+		}
+		tenure.users.Store(0)
+		var watched, entered bool
+		tenure.grant.OnEnd(func(error) {
+			watched = !fired(tenure.alone.Load())
+			entered = tenure.join(context.Background())
+		})
+		x.conn.Close()
+		if !watched || entered {
+			t.Errorf("the watch has not fired: %v; entered a lost lock: %v", watched, entered)
+		}
+	})
+}
+
 // The guard of a tenure ends while pass lets it be idle: after pass has checked that callers may
 // enter, and before it stores that there is no holder. Nobody may enter any more, so it must end.
 func TestATenureThatIsWantedDoesNotStayIdle(t *testing.T) {
