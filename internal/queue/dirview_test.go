@@ -291,3 +291,22 @@ func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
 		})
 	}
 }
+
+// A view by which readers join is dropped after FirstRecheck, and so is each later one.
+func TestEachViewExpires(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		m := x.shares()
+		for i := range 3 {
+			x.looks(m)
+			if m.request.shared.may() != yes {
+				t.Fatalf("view %d: no reader joins, so there is nothing to see", i)
+			}
+			time.Sleep(FirstRecheck + time.Millisecond) // virtual
+			if m.request.shared.may() == yes {
+				t.Errorf("view %d: readers still join by it", i)
+			}
+		}
+	})
+}
