@@ -50,7 +50,7 @@ func TestHealthyFleetsRaiseNoAlert(t *testing.T) {
 		"a semaphore of which one permit is held for long":       slowPermit,
 		"a rolling restart of the programs, then of the servers": rollingRestart,
 		"short calls, some of which are busy or canceled":        shortCalls,
-		"bounded waits, some of which are too short":             boundedWaits,
+		"callers that bound their wait and sometimes give up":    boundedWaits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
