@@ -162,6 +162,10 @@ func TestSharedHoldersGoTogether(t *testing.T) {
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
+	// A path of its own: the server deletes one that the semaphore has made, with the number, when nobody uses it.
+	if _, err := realzk.Connect(t, quiet, realzk.Some(t)...).Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
 	a, b := holder(t, "-permits", "2", path), holder(t, "-permits", "2", path)
 	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore: say -permits 2", "zklock resize "+path+" none")
 	ends(t, start(t, "", "run", "-permits", "2", "-try", path, "--", "true"), exitBusy)
