@@ -56,10 +56,11 @@ func validChroot(path string) error {
 // addresses for clients that are written there. With [WithTLS] it uses the secure addresses, which
 // ZooKeeper writes since 3.10.
 //
-// Do not use it for clients that reach the servers by other addresses, as through NAT. While the
-// configuration has a server without an address for clients, or the client may not read the node,
-// the servers remain as they are, and [WithLogger] gets the reason. The default is to keep the
-// servers of Connect.
+// Do not use it for clients that reach the servers by other addresses, as through NAT. The servers
+// remain as they are, and [WithLogger] gets the reason, while the client may not read the node, and
+// while the configuration has a server without an address for clients. An address that is another
+// machine for each client counts as none: 0.0.0.0, and loopback and link-local addresses unless the
+// client itself is connected by one. The default is to keep the servers of Connect.
 func WithServersFromEnsemble() ConnectOption {
 	return slot.Connect{Wire: wire.WithServersFromEnsemble()}
 }

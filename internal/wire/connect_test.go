@@ -70,14 +70,17 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The error for a connect string, which is a mistake of programs that come from another client,
-// names the function that splits it.
-func TestAnAddressThatIsAConnectString(t *testing.T) {
+// The error for an address says what to do about it: it names the function that splits a connect
+// string, and the ports that there are.
+func TestAnAddressThatIsWrong(t *testing.T) {
 	for address, says := range map[string]string{
 		"zk1:2181,zk2:2181": `address "zk1:2181,zk2:2181" is a connect string: ParseServers splits it`,
 		"zk1,zk2":           "ParseServers",
 		"zk1:2181/app":      "ParseServers",
 		"":                  "an address is empty",
+		"zk1:0":             `address "zk1:0": ports are 1 to 65535`,
+		"[::2]:99999":       `address "[::2]:99999": ports are 1 to 65535`,
+		"zk1:1e3":           `address "zk1:1e3": want host or host:port`,
 	} {
 		if _, err := wire.Addresses([]string{address}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", address, err, says)

@@ -470,10 +470,8 @@ func (p *packetConn) send(r outgoing, heartbeat bool) {
 	defer p.sending.Unlock()
 	c := p.conn
 	c.mu.Lock()
-	if p.leaving && p.phase == running {
-		if !heartbeat {
-			p.queue = append(p.queue, r)
-		}
+	if p.leaving && p.phase == running && !heartbeat {
+		p.queue = append(p.queue, r)
 		c.mu.Unlock()
 		return
 	}
@@ -503,8 +501,8 @@ func (c *Conn) nextXid() int32 {
 	return c.xid
 }
 
-// leave ends the packetConn's own requests. The returned channel is closed when no request waits
-// for its answer. go-zookeeper may still send; caller holds conn.mu.
+// leave ends the packetConn's own requests, but for heartbeats. The returned channel is closed when
+// no request waits for its answer. go-zookeeper may still send; caller holds conn.mu.
 func (p *packetConn) leave() (drained <-chan struct{}) {
 	p.leaving, p.drained = true, make(chan struct{})
 	drained = p.drained
@@ -512,12 +510,18 @@ func (p *packetConn) leave() (drained <-chan struct{}) {
 	return drained
 }
 
-// drain closes drained if all requests are answered; caller holds conn.mu.
+// drain closes drained if all requests but pings and heartbeats are answered; caller holds conn.mu.
 func (p *packetConn) drain() {
-	if p.drained != nil && len(p.sent) == 0 {
-		close(p.drained)
-		p.drained = nil
+	if p.drained == nil {
+		return
 	}
+	for _, r := range p.sent {
+		if r.op != opPing && !r.heartbeat {
+			return
+		}
+	}
+	close(p.drained)
+	p.drained = nil
 }
 
 // unwatch removes the watches on a marker or on another node, unless a waiter watches it again.

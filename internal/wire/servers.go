@@ -3,8 +3,10 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,18 +69,15 @@ func (c *Conn) server() string {
 	return ""
 }
 
-// drainFor bounds how long a connection that moves waits for the answers to its requests.
-const drainFor = 100 * time.Millisecond
-
 // move opens a connection to another server and then ends the present connection. go-zookeeper
 // reconnects at once, and its dialer returns the new connection. If the server cannot be reached,
 // or the present connection fails meanwhile, nothing changes, and move returns false. Otherwise it
 // returns when go-zookeeper has reconnected.
 //
 // The locks' requests keep their order. From leave on they wait in the queue of the old connection,
-// and those that were sent are answered, up to drainFor. When the old connection ends, each that is
-// left fails as after a lost connection: an attempt sends it again, on the new connection, or
-// searches for what it may have done. The handshake states the last zxid that was read, so the new
+// and those that were sent are answered, for T/4: a server whose answers take longer keeps no hold
+// anyway. When the old connection ends, each request that is left fails as after a lost connection:
+// an attempt sends it again, on the new connection, or searches for what it may have done. The handshake states the last zxid that was read, so the new
 // server shows no older data.
 func (c *Conn) move(server string) bool {
 	sasl, err := c.startSASL(c.moves, server)
@@ -102,7 +101,7 @@ func (c *Conn) move(server string) bool {
 	c.next = next
 	drained := p.leave()
 	c.mu.Unlock()
-	limit := time.NewTimer(drainFor)
+	limit := time.NewTimer(c.Timeout() / 4)
 	defer limit.Stop()
 	select {
 	case <-drained:
@@ -162,7 +161,7 @@ func (c *Conn) followEnsemble() {
 
 // follow takes over the servers of a configuration. It reports whether they have changed.
 func (c *Conn) follow(text string) bool {
-	servers, err := parseConfig(text, c.tls != nil)
+	servers, err := parseConfig(text, c.tls != nil, c.isLocal())
 	if err != nil {
 		c.explain(err)
 		return false
@@ -185,14 +184,46 @@ func (c *Conn) explain(err error) {
 	c.Printf("zklocks: %s: %v; the servers remain %s", configNode, err, strings.Join(c.Servers(), ", "))
 }
 
+// isLocal reports whether the present connection uses an address that onlyLocal describes.
+func (c *Conn) isLocal() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err := c.in(AnySession)
+	if err != nil {
+		return false
+	}
+	host, _, _ := net.SplitHostPort(p.address)
+	return onlyLocal(host)
+}
+
+// onlyLocal reports whether a host is another machine for each machine or network that uses the
+// address: loopback, link-local, and names of the machine itself.
+func onlyLocal(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback() || ip.Unmap().IsLinkLocalUnicast()
+	}
+	if strings.Trim(host, "0123456789.") == "" { // such as 127.1, which some resolvers accept
+		return true
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	first, _, _ := strings.Cut(host, ".")
+	return slices.Contains([]string{"localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}, first) ||
+		strings.HasSuffix(host, ".localhost")
+}
+
 // parseConfig returns the sorted addresses for clients in a configuration:
 //
 //	server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281
 //
 // The second address is for TLS. If the address is a wildcard or only a port, the host is the host
-// of the quorum address. A static configuration, in which a server has no such address, is an
-// error.
-func parseConfig(text string, secure bool) (servers []string, err error) {
+// of the quorum address.
+//
+// It is an error if a server has no such address, as in a static configuration, or if clients would
+// reach another machine by the address than the members do. Then no server is taken from the
+// configuration: a client that left out the server would never reach it, and a client that used the
+// address could lock in another ensemble, on its own machine. local means that the client has
+// reached a member by such an address itself, so it is on the members' machine.
+func parseConfig(text string, secure, local bool) (servers []string, err error) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if !strings.HasPrefix(key, "server.") {
@@ -216,6 +247,11 @@ func parseConfig(text string, secure bool) (servers []string, err error) {
 		}
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 			host = quorumHost(parts[0])
+		}
+		ip, _ := netip.ParseAddr(host)
+		if ip.WithZone("").Unmap().IsUnspecified() || onlyLocal(host) && !local {
+			return nil, fmt.Errorf("%s has the address %.*q, which is another machine for each client: "+
+				"write a name or an address that all clients can use, as in %[1]s=zk.example.com:2888:3888;2181", key, maxHost, host)
 		}
 		servers = append(servers, net.JoinHostPort(host, port))
 	}
@@ -275,8 +311,12 @@ func Addresses(servers []string) ([]string, error) {
 		odd := strings.ContainsFunc(host, func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)
 		})
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || len(host) > maxHost || odd {
+		n, err := strconv.ParseUint(port, 10, 32)
+		switch {
+		case host == "" || len(host) > maxHost || odd || errors.Is(err, strconv.ErrSyntax):
 			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
+		case err != nil || n == 0 || n > math.MaxUint16:
+			return nil, fmt.Errorf("zklocks: address %.*q: ports are 1 to 65535", maxHost, s)
 		}
 		if !slices.Contains(addresses, address) { // or go-zookeeper would try it twice as often
 			addresses = append(addresses, address)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ version=100000000`
 	}{
 		{names, false, []string{"10.0.0.2:2182", "[2001:db8::3]:2183", "zk1:2181", "zk4:2184", "zk5.example.com:2185"}},
 		{"server.1=zk1:2888:3888;2181\r\nserver.2=zk2:2888:3888;2181\r\n", false, []string{"zk1:2181", "zk2:2181"}},
-		{"server.1=zk1:2888:3888:participant;2181;2281\nserver.2=zk2:2888:3888:participant;;[::1]:2282", true, []string{"[::1]:2282", "zk1:2281"}},
+		{"server.1=zk1:2888:3888:participant;2181;2281\nserver.2=zk2:2888:3888:participant;;[2001:db8::1]:2282", true, []string{"[2001:db8::1]:2282", "zk1:2281"}},
 		{"server.1=zk1:2888:3888:participant;;2281", false, nil},
 		{names, true, nil},
 		{"server.1=zk1:2888:3888;2181\nserver.2=zk2:2888:3888:participant\nversion=0", false, nil},
@@ -39,11 +40,107 @@ version=100000000`
 		{"version=0", false, nil},
 		{"", false, nil},
 	} {
-		got, err := parseConfig(c.text, c.secure)
+		got, err := parseConfig(c.text, c.secure, false)
 		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
 			t.Errorf("%q, secure %v: got %q, %v, want %q", c.text, c.secure, got, err, c.want)
 		}
 	}
+}
+
+// An address that is another machine for each client is refused, with the whole configuration.
+// A client that has reached a member by such an address itself takes those of the machine.
+func TestAddressesOfAnotherMachine(t *testing.T) {
+	const other = "\nserver.2=zk2:2888:3888;2181"
+	for host, sometimes := range map[string]bool{
+		"0.0.0.0": false, "[::]": false, "[::ffff:0.0.0.0]": false, "[::%eth0]": false,
+		"127.0.0.1": true, "127.9.9.9": true, "[::1]": true, "[::ffff:127.0.0.1]": true, "169.254.1.1": true, "[fe80::1%eth0]": true,
+		"localhost": true, "LOCALHOST.": true, "localhost.localdomain": true, "zk1.localhost": true, "ip6-loopback": true, "127.1": true, "0": true,
+	} {
+		for _, text := range []string{"server.1=" + host + ":2888:3888;2181", "server.1=" + host + ":2888:3888;0.0.0.0:2181", "server.1=zk1:2888:3888;" + host + ":2181"} {
+			if strings.HasPrefix(text, "server.1=zk1") && !sometimes { // a wildcard stands for the quorum host
+				continue
+			}
+			_, err := parseConfig(text+other, false, false)
+			if err == nil || !strings.Contains(err.Error(), "server.1 has the address ") || !strings.Contains(err.Error(), "server.1=zk.example.com:2888:3888;2181") {
+				t.Errorf("%s: %v", text, err)
+			}
+			if servers, err := parseConfig(text+other, false, true); (err == nil) != sometimes {
+				t.Errorf("%s, on that machine: %q, %v", text, servers, err)
+			}
+		}
+	}
+	for _, host := range []string{"zk1", "localhosts", "10.0.0.1", "zk1.example.com", "[2001:db8::1]", "1.zk"} {
+		if _, err := parseConfig("server.1="+host+":2888:3888;2181"+other, false, false); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+// A client on the members' machine follows their addresses there, until it connects by another
+// address.
+func TestFollowOnOneMachine(t *testing.T) {
+	const config = "server.1=localhost:2888:3888;2181"
+	for first, want := range map[string]string{"127.0.0.1:2181": "localhost:2181", "zk1:2181": "zk1:2181"} {
+		inBubble(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.answer = func(_ int64, w net.Conn, xid, op int32) bool {
+				if op == opGetData {
+					w.Write(frame(slices.Concat(header(xid), word(int32(len(config))), []byte(config), make([]byte, 68))))
+				}
+				return op == opGetData
+			}
+			f.start()
+			conn, err := Connect(t.Context(), []string{first}, timeout, WithServersFromEnsemble(), WithDialer(f.dialAny))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			time.Sleep(time.Minute) // virtual
+			if got := conn.Servers(); !slices.Equal(got, []string{want}) {
+				t.Errorf("from %s: servers %q, want %s", first, got, want)
+			}
+		})
+	}
+}
+
+// A move costs no call, also if each answer takes T/5.
+func TestAMoveCostsNoCall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		f.late = func(int32) time.Duration { return timeout / 5 }
+		conn := f.connect(WithDialer(f.dialAny))
+		done := make(chan struct{})
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				time.Sleep(time.Duration(i) * timeout / 97) // virtual
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					switch _, err := conn.Ask(t.Context(), AnySession, Multi()); err {
+					case nil:
+					case ErrUnsent:
+						time.Sleep(time.Millisecond) // virtual
+					default:
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for i := range 100 {
+			server := fmt.Sprintf("zk%d:2181", 1+i%2)
+			if err := conn.SetServers([]string{server}); err != nil || conn.server() != server {
+				t.Fatalf("move %d: at %s: %v", i, conn.server(), err)
+			}
+			time.Sleep(timeout / 7) // virtual
+		}
+		close(done)
+		calls.Wait()
+	})
 }
 
 // A lineLog is a logger of this package's lines, without go-zookeeper's.
@@ -73,8 +170,11 @@ func TestWhyTheServersRemain(t *testing.T) {
 	}{
 		"a standalone server": {slices.Concat(word(0), word(0), make([]byte, 68)), "it lists no servers", 1},
 		"a wrong port":        {slices.Concat(word(0), word(26), []byte("server.1=zk1:2888:3888;a:b"), make([]byte, 68)), `address "a:b": want host or host:port`, 1},
-		"no node":             {word(codeNoNode), zk.ErrNoNode.Error(), 20},
-		"no right":            {word(-102), zk.ErrNoAuth.Error(), 20},
+		"a wildcard": {slices.Concat(word(0), word(31), []byte("server.1=0.0.0.0:2888:3888;2181"), make([]byte, 68)),
+			`server.1 has the address "0.0.0.0", which is another machine for each client: write a name or an address that all clients can use, ` +
+				`as in server.1=zk.example.com:2888:3888;2181`, 1},
+		"no node":  {word(codeNoNode), zk.ErrNoNode.Error(), 20},
+		"no right": {word(-102), zk.ErrNoAuth.Error(), 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

@@ -106,6 +106,11 @@ func (f *fakeServer) dial(ctx context.Context, network, address string) (net.Con
 	return &packetLog{c, f}, err
 }
 
+// dialAny is for WithDialer: the server has each address.
+func (f *fakeServer) dialAny(ctx context.Context, network, _ string) (net.Conn, error) {
+	return f.dial(ctx, network, f.listener.Addr().String())
+}
+
 // inBubble runs a test in virtual time.
 func inBubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
