@@ -72,7 +72,7 @@ func inPair(t *testing.T, play func(p *pair)) {
 		p := &pair{Stage: s, conn: conn, proxy: through, other: s.Connect(), paths: [2]string{s.Path + "-a", s.Path + "-b"}}
 		play(p)
 		for _, path := range p.paths {
-			test.AssertEmpty(s, s.Witness, path)
+			test.AssertEmpty(s, s.Witness.Client(), path)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func (p *pair) nodes(want ...int) {
 	p.Helper()
 	p.Settle()
 	for i, path := range p.paths {
-		if names := test.Children(p, p.Witness, path); len(names) != want[i] {
+		if names := test.Children(p, p.Witness.Client(), path); len(names) != want[i] {
 			p.Fatalf("%s has %q, want %d nodes", path, names, want[i])
 		}
 	}
@@ -111,11 +111,11 @@ func (p *pair) nodes(want ...int) {
 // own returns the path of the client's node in directory i.
 func (p *pair) own(i int) string {
 	p.Helper()
-	for _, name := range test.Children(p, p.Witness, p.paths[i]) {
+	for _, name := range test.Children(p, p.Witness.Client(), p.paths[i]) {
 		node := p.paths[i] + "/" + name
-		_, stat, err := p.Witness.Exists(node)
+		_, stat, err := p.Witness.Client().Exists(node)
 		p.Must(err)
-		if stat.EphemeralOwner == p.conn.SessionID() {
+		if stat.EphemeralOwner == p.conn.Session() {
 			return node
 		}
 	}
@@ -124,12 +124,16 @@ func (p *pair) own(i int) string {
 }
 
 // kill deletes the client's node in directory i, as an operator would.
-func (p *pair) kill(i int) { p.Helper(); p.Must(p.Witness.Delete(p.own(i), -1)); p.CatchUp(p.conn) }
+func (p *pair) kill(i int) {
+	p.Helper()
+	p.Must(p.Witness.Client().Delete(p.own(i), -1))
+	p.CatchUp(p.conn)
+}
 
 // withhold takes away the right READ on a node, so that the server withholds its events.
 func (p *pair) withhold(node string) {
 	p.Helper()
-	p.Must(second(p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
+	p.Must(second(p.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
 }
 
 func (p *pair) begin(lock zklocks.Locker) *contract.Attempt[*zklocks.Hold] {
@@ -159,7 +163,7 @@ func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 				if withheld {
 					p.withhold(node)
 				}
-				p.Must(p.Witness.Delete(node, -1))
+				p.Must(p.Witness.Client().Delete(node, -1))
 				p.CatchUp(p.conn)
 				taken := p.held(one)
 				if withheld {
@@ -200,7 +204,7 @@ func atTurn(t *testing.T, wants int, lockFirst bool, play func(*turn)) {
 		c.waiting = p.begin(zklocks.All(some...))
 		p.nodes(2, 0)
 		play(c)
-		test.AssertEmpty(p, p.Witness, c.path+"/queue")
+		test.AssertEmpty(p, p.Witness.Client(), c.path+"/queue")
 	})
 }
 
@@ -217,8 +221,8 @@ func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 					const long = 10 * time.Second
 					time.Sleep(long) // virtual: the first recheck has passed
 					c.withhold(c.path)
-					c.Must(second(c.Witness.Set(c.path, []byte("1"), -1)))
-					c.Must(second(c.Witness.SetACL(c.path, open, -1)))
+					c.Must(second(c.Witness.Client().Set(c.path, []byte("1"), -1)))
+					c.Must(second(c.Witness.Client().SetACL(c.path, open, -1)))
 					time.Sleep(long) // virtual: the recheck
 				} else {
 					c.Must(c.theirs.Resize(c.Ctx, 1))
@@ -340,7 +344,7 @@ func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
 		some[other], some[one] = semaphore.New(locks.On(p.conn), fresh, 5).Locker(1), p.lock(one)
 		_, err = zklocks.All(some[0], some[1]).TryLock(p.Ctx)
 		p.Is(err, zklocks.ErrBusy)
-		if there, _, err := p.Witness.Exists(fresh); there || err != nil {
+		if there, _, err := p.Witness.Client().Exists(fresh); there || err != nil {
 			p.Errorf("%s exists: %v, %v", fresh, there, err)
 		}
 		p.release(taken)
@@ -370,11 +374,11 @@ func TestAllMayBeNested(t *testing.T) {
 		nested := zklocks.All(zklocks.All(p.lock(0)), zklocks.All(zklocks.All(p.lock(1).RLocker()), rwlock.New(locks.On(p.conn), third)))
 		hold := p.take(nested.Lock)
 		p.nodes(1, 1)
-		if n := len(test.Children(p, p.Witness, third)); n != 1 || len(hold.Guard()) != 3 {
+		if n := len(test.Children(p, p.Witness.Client(), third)); n != 1 || len(hold.Guard()) != 3 {
 			p.Errorf("%d nodes in the third directory, guard %v", n, hold.Guard())
 		}
 		p.release(hold)
-		test.AssertEmpty(p, p.Witness, third)
+		test.AssertEmpty(p, p.Witness.Client(), third)
 	})
 }
 
@@ -409,7 +413,7 @@ func TestBadInputOfAll(t *testing.T) {
 		p.release(p.take(ok.Lock)) // creates the directory
 
 		private := p.Path + "-private"
-		_, err = p.Witness.Create(private, nil, 0, zk.WorldACL(zk.PermRead))
+		_, err = p.Witness.Client().Create(private, nil, 0, zk.WorldACL(zk.PermRead))
 		p.Must(err)
 		stored := p.Path + "-stored"
 		p.release(p.take(semaphore.New(other, stored, 3).Locker(1).Lock))
@@ -489,9 +493,9 @@ func TestBadInputOfAll(t *testing.T) {
 			}
 		}
 		for _, dir := range []string{private, p.Path, stored + "/queue", mismatch + "/queue"} {
-			test.AssertEmpty(p, p.Witness, dir)
+			test.AssertEmpty(p, p.Witness.Client(), dir)
 		}
-		if found, _, err := p.Witness.Exists(large); err != nil || found {
+		if found, _, err := p.Witness.Client().Exists(large); err != nil || found {
 			p.Errorf("%s exists: %v, %v", large, found, err)
 		}
 		p.release(entered)
@@ -579,7 +583,7 @@ func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
 			p.asked("after the downgrade", asked, false)
 			for _, i := range ask {
 				node := p.own(i)
-				_, stat, err := p.Witness.Exists(node)
+				_, stat, err := p.Witness.Client().Exists(node)
 				p.Must(err)
 				p.Must(locks.On(p.other).RequestRelease(p.Ctx, zklocks.Member{Path: node, Token: stat.Czxid}))
 			}
@@ -634,14 +638,14 @@ func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
 			each(t, func(p *pair, one, other int) {
 				hold := p.take(p.both().Lock)
 				guarded := hold.Guard()
-				p.Must(second(p.conn.Multi(guarded...)))
+				p.Must(second(p.conn.Client().Multi(guarded...)))
 				err := detect(p, hold, func() { p.kill(one) })
 				p.Is(err, zklocks.ErrLost)
 				if !strings.Contains(err.Error(), p.paths[one]+": lock lost") {
 					p.Errorf("%v does not say that %s is lost", err, p.paths[one])
 				}
 				p.nodes(0, 0) // the hold has deleted the other node
-				p.Is(second(p.conn.Multi(guarded...)), zk.ErrNoNode)
+				p.Is(second(p.conn.Client().Multi(guarded...)), zk.ErrNoNode)
 				p.Is(hold.Err(), zklocks.ErrLost)
 				if !hold.ValidUntil().IsZero() {
 					p.Errorf("deadline %v", hold.ValidUntil())
@@ -682,7 +686,7 @@ func TestNodesOfSeveralLocksAreUsedTogether(t *testing.T) {
 		<-cut.Fired()
 		<-search.Fired()
 		left := p.own(other)
-		p.Must(p.Witness.Delete(p.own(one), -1))
+		p.Must(p.Witness.Client().Delete(p.own(one), -1))
 		search.Release()
 		hold := waiting.Granted()
 		p.nodes(1, 1)
@@ -900,17 +904,17 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				conn, through := s.Behind()
-				_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll))
+				_, err := s.Witness.Client().Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll))
 				s.Must(err)
 				lock := open(locks.On(conn), s.Path)
 				usable := func() { // with the right, which is then missing
-					s.Must(second(s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)))
+					s.Must(second(s.Witness.Client().SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)))
 					for range 2 {
 						hold, err := lock.Lock(s.Ctx)
 						s.Must(err)
 						s.Must(hold.Release(s.Ctx))
 					}
-					s.Must(second(s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
+					s.Must(second(s.Witness.Client().SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
 				}
 				usable()
 				cut := through.Next(proxy.CreateOp, proxy.CutAfterCommit)
@@ -924,7 +928,7 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				// there.
 				besides := func() {
 					s.Settle()
-					if left, _, err := s.Witness.Children(s.Path + "-besides"); err != zk.ErrNoNode && (err != nil || len(left) > 0) {
+					if left, _, err := s.Witness.Client().Children(s.Path + "-besides"); err != zk.ErrNoNode && (err != nil || len(left) > 0) {
 						s.Errorf("%q stay besides, %v", left, err)
 					}
 				}
@@ -944,7 +948,7 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				s.Expire(conn)
 				s.Settle()
 				usable()
-				_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
+				_, err = s.Witness.Client().SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
 				s.Must(err)
 				s.EmptyNow()
 			})
@@ -963,7 +967,7 @@ func TestLockWithTheContextOfAnotherLostHold(t *testing.T) {
 		other := p.take(p.lock(1).Lock)
 		ctx, lost := other.Context(own.Context(p.Ctx)), other.Lost()
 		p.CatchUp(p.conn)
-		p.Must(p.Witness.Delete(contract.NodeOf(other), -1))
+		p.Must(p.Witness.Client().Delete(contract.NodeOf(other), -1))
 		<-lost
 		p.Is(other.Release(p.Ctx), zklocks.ErrLost)
 		p.Must(own.Release(p.Ctx))

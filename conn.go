@@ -106,7 +106,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // with their own watch.
 func (c *Conn) Client() *zk.Conn {
 	if conn := slot.Wire(c.need()); conn != nil {
-		return conn.Conn
+		return conn.Client()
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestNoTwoKindsOnOnePath(t *testing.T) {
 						s.Must(h.Release(s.Context()))
 						forget(s)
 					}
-					test.AssertEmpty(s, s.Witness, s.Path+"-beside")
+					test.AssertEmpty(s, s.Witness.Client(), s.Path+"-beside")
 				})
 			})
 		}
@@ -109,9 +109,9 @@ func continueWith(s *contract.Stage, b zklocks.Locker, h *zklocks.Hold) {
 
 // forget deletes the path, and with it a semaphore's number.
 func forget(s *contract.Stage) {
-	time.Sleep(time.Minute)                   // virtual: the server deletes containers
-	_ = s.Witness.Delete(s.Path+"/queue", -1) // below a plain node they remain
-	_ = s.Witness.Delete(s.Path, -1)
+	time.Sleep(time.Minute)                            // virtual: the server deletes containers
+	_ = s.Witness.Client().Delete(s.Path+"/queue", -1) // below a plain node they remain
+	_ = s.Witness.Client().Delete(s.Path, -1)
 }
 
 // A job of package once queues below its path, so it shares it with any lock.
@@ -130,8 +130,8 @@ func TestAJobQueuesBelowItsPath(t *testing.T) {
 				s.Errorf("next to %s: %v", kind.name, err)
 			}
 			s.Must(h.Release(s.Context()))
-			time.Sleep(time.Minute)        // virtual: the server deletes containers
-			_ = s.Witness.Delete(path, -1) // with kazoo's names it is a plain node
+			time.Sleep(time.Minute)                 // virtual: the server deletes containers
+			_ = s.Witness.Client().Delete(path, -1) // with kazoo's names it is a plain node
 		}
 	})
 }

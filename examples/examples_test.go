@@ -142,7 +142,7 @@ func run(t *testing.T, limit time.Duration, cmd *exec.Cmd, status int, lastLine 
 
 func nothingLeft(t *testing.T, servers string) {
 	t.Helper()
-	for _, node := range test.Children(t, realzk.Connect(t, 5*time.Second, servers), "/") {
+	for _, node := range test.Children(t, realzk.Connect(t, 5*time.Second, servers).Client(), "/") {
 		if strings.HasPrefix(node, "zklocks-") {
 			t.Errorf("an example has left /%s behind", node)
 		}

@@ -45,7 +45,7 @@ func (c *candidate) campaign() *zklocks.Hold {
 // deleteNode deletes the node of a term, as an operator may.
 func (c *candidate) deleteNode(h *zklocks.Hold) {
 	c.Helper()
-	c.Must(c.Witness.Delete(contract.NodeOf(h), -1))
+	c.Must(c.Witness.Client().Delete(contract.NodeOf(h), -1))
 }
 
 // state asserts the candidate's state and, in virtual time, its beginning.

@@ -111,7 +111,7 @@ func follow(t *testing.T, play func(f *followed)) {
 // allow sets the rights on a node.
 func allow(s *contract.Stage, node string, rights int32) {
 	s.Helper()
-	s.Must(second(s.Witness.SetACL(node, zk.WorldACL(rights), -1)))
+	s.Must(second(s.Witness.Client().SetACL(node, zk.WorldACL(rights), -1)))
 }
 
 // A program that is not a candidate follows the leader. It begins before the path exists.
@@ -131,12 +131,12 @@ func TestObserveYieldsEachChange(t *testing.T) {
 		w.noMore() // another candidate does not change the leader
 		m, err := e.Leader(s.Ctx)
 		s.Must(err)
-		if m.Token != h.Token() || m.Session != a.conn.SessionID() || m.Path != contract.NodeOf(h) || !m.Holding || m.Pid == 0 || m.Permits != 1 {
+		if m.Token != h.Token() || m.Session != a.conn.Session() || m.Path != contract.NodeOf(h) || !m.Holding || m.Pid == 0 || m.Permits != 1 {
 			s.Errorf("leader %+v", m)
 		}
 		s.Must(h.Release(s.Ctx))
 		h = next.Granted()
-		if v := w.sees(h.Token(), true); v.Leader.Session != b.conn.SessionID() {
+		if v := w.sees(h.Token(), true); v.Leader.Session != b.conn.Session() {
 			s.Errorf("%+v", v)
 		}
 		s.Must(b.Proclaim(s.Ctx, h, []byte("ready")))
@@ -455,7 +455,7 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 				s.Must(second(first(e.Observe(s.Ctx))))
 			}
 			s.Settle()
-			if n := len(s.Venue.Watched(s, e.conn.SessionID())); n != watches {
+			if n := len(s.Venue.Watched(s, e.conn.Session())); n != watches {
 				s.Errorf("%s: %d watches", when, n)
 			}
 		}
@@ -582,9 +582,9 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e := newCandidate(s)
-		_, err := s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
+		_, err := s.Witness.Client().Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
 		s.Must(err)
-		node, err := s.Witness.Create(s.Dir+"/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermWrite))
+		node, err := s.Witness.Client().Create(s.Dir+"/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermWrite))
 		s.Must(err)
 		refused := func(right string) {
 			for what, err := range map[string]error{
@@ -600,7 +600,7 @@ func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
 		refused("READ on " + node)
 		allow(s, s.Dir, zk.PermAll&^zk.PermRead)
 		refused("READ on " + s.Dir)
-		s.Must(s.Witness.Delete(node, -1))
+		s.Must(s.Witness.Client().Delete(node, -1))
 		allow(s, s.Dir, zk.PermAll)
 	})
 }
@@ -686,9 +686,9 @@ func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
 func unseen(s *contract.Stage) {
 	s.Helper()
 	allow(s, s.Dir, zk.PermAll&^zk.PermRead)
-	child, err := s.Witness.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
+	child, err := s.Witness.Client().Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
 	s.Must(err)
-	s.Must(s.Witness.Delete(child, -1))
+	s.Must(s.Witness.Client().Delete(child, -1))
 	allow(s, s.Dir, zk.PermAll)
 }
 
@@ -699,7 +699,7 @@ func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(s *contract.Stage) {
 				a, e := newCandidate(s), newCandidate(s)
-				s.Must(second(s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))))
+				s.Must(second(s.Witness.Client().Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))))
 				ctx, cancel := context.WithCancel(s.Ctx)
 				w := watch(s, ctx, e.Election)
 				w.sees(0, true)
@@ -736,7 +736,7 @@ func TestWhatIsProclaimedWithoutAnEventIsSeen(t *testing.T) {
 	follow(t, func(f *followed) {
 		node := contract.NodeOf(f.h)
 		allow(f.Stage, node, zk.PermAll&^zk.PermRead)
-		f.Must(second(f.Witness.Set(node, []byte("news"), -1)))
+		f.Must(second(f.Witness.Client().Set(node, []byte("news"), -1)))
 		allow(f.Stage, node, zk.PermAll)
 		if v := f.w.sees(f.h.Token(), true); string(v.Leader.Data) != "news" {
 			f.Errorf("data %q", v.Leader.Data)

@@ -340,7 +340,7 @@ func TestWhatEndsRun(t *testing.T) {
 	for name, rights := range map[string]int32{"no right to create": zk.PermRead, "no right to delete": zk.PermAll &^ zk.PermDelete} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, func(s *contract.Stage) {
-				s.Must(second(s.Witness.Create(s.Path, nil, 0, zk.WorldACL(rights))))
+				s.Must(second(s.Witness.Client().Create(s.Path, nil, 0, zk.WorldACL(rights))))
 				r := newCandidate(s).run(s.Ctx)
 				if rights&zk.PermCreate != 0 {
 					r.leads().end <- nil
@@ -464,10 +464,10 @@ func TestKazooNames(t *testing.T) {
 		s.Must(wait.Granted().Release(s.Ctx))
 		s.EmptyNow()
 		time.Sleep(time.Minute) // virtual: the server would delete an empty container
-		if ok, _, err := s.Witness.Exists(s.Path); !ok {
+		if ok, _, err := s.Witness.Client().Exists(s.Path); !ok {
 			s.Errorf("the directory is gone: %v", err)
 		}
-		s.Must(s.Witness.Delete(s.Path, -1))
+		s.Must(s.Witness.Client().Delete(s.Path, -1))
 	})
 }
 

@@ -669,7 +669,7 @@ func TestOnRealServers(t *testing.T) {
 			t.Errorf("%+v, begun %v", last, began)
 		}
 		witness := v.Connect(t, t10)
-		test.AssertEmpty(t, witness, path+"/lock")
-		must(t, witness.Delete(path+"/last", -1))
+		test.AssertEmpty(t, witness.Client(), path+"/lock")
+		must(t, witness.Client().Delete(path+"/last", -1))
 	})
 }

@@ -19,7 +19,7 @@ import (
 func TestItExcludesTheClientsOwnLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
-		theirs := zk.NewLock(s.Connect().Conn, s.Path, zk.WorldACL(zk.PermAll))
+		theirs := zk.NewLock(s.Connect().Client(), s.Path, zk.WorldACL(zk.PermAll))
 
 		s.Must(theirs.Lock())
 		c.busy(s.Ctx)
@@ -56,9 +56,9 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 		for _, prefix := range []string{"_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-lock-", "lock-"} {
 			var theirs string
 			test.Eventually(s, soon, "a node of Curator's", func() bool { // the server may delete the empty directory
-				_, _ = s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+				_, _ = s.Witness.Client().Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 				var err error
-				theirs, err = s.Witness.Create(s.Path+"/"+prefix, []byte("127.0.0.1"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				theirs, err = s.Witness.Client().Create(s.Path+"/"+prefix, []byte("127.0.0.1"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 				return err == nil
 			})
 			_, err := c.TryLock(s.Ctx)
@@ -67,7 +67,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 			s.InLine(2)
 			s.CatchUp(c.conn)
 			a.Waits()
-			s.Must(s.Witness.Delete(theirs, -1))
+			s.Must(s.Witness.Client().Delete(theirs, -1))
 			release(s, a.Granted())
 		}
 	})
@@ -80,7 +80,7 @@ func TestKazooNames(t *testing.T) {
 		kazoo := reentrant.New(locks.On(c.conn), s.Path, reentrant.WithKazooNames())
 		h, err := kazoo.Lock(s.Ctx)
 		s.Must(err)
-		for _, name := range test.Children(s, s.Witness, s.Path) {
+		for _, name := range test.Children(s, s.Witness.Client(), s.Path) {
 			if !regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`).MatchString(name) {
 				s.Errorf("node %q", name)
 			}
@@ -92,7 +92,7 @@ func TestKazooNames(t *testing.T) {
 		s.Is(err, zklocks.ErrBusy)
 		release(s, h)
 		s.Pass(time.Minute) // ten times as long as a container lives here
-		if ok, _, err := s.Witness.Exists(s.Path); !ok {
+		if ok, _, err := s.Witness.Client().Exists(s.Path); !ok {
 			s.Errorf("the directory is gone: %v", err)
 		}
 	})

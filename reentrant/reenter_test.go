@@ -243,7 +243,7 @@ func TestAnotherValueIsAnotherOwner(t *testing.T) {
 func TestReentryIntoALostLockIsRefused(t *testing.T) {
 	for name, lose := range map[string]func(*client){
 		"deleted": func(c *client) {
-			c.Must(c.Witness.Delete(c.Dir+"/"+test.Children(c, c.Witness, c.Dir)[0], -1))
+			c.Must(c.Witness.Client().Delete(c.Dir+"/"+test.Children(c, c.Witness.Client(), c.Dir)[0], -1))
 		},
 		"expired": func(c *client) { c.Expire(c.conn) },
 	} {
@@ -329,7 +329,7 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 		for _, lostFirst := range []bool{false, true} {
 			lost := c.lock(s.Ctx)
 			told := lost.Lost()
-			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+			s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
 			s.Lost(told)
 
 			var other *zklocks.Hold
@@ -401,7 +401,7 @@ func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 		}
 		s.Must(inner.Release(s.Ctx))
 		contract.Next[observe.Released](events, 1)
-		s.Must(s.Witness.Delete(contract.NodeOf(outer), -1))
+		s.Must(s.Witness.Client().Delete(contract.NodeOf(outer), -1))
 		s.Is(outer.Release(s.Ctx), zklocks.ErrLost)
 		contract.Next[observe.Lost](events, 1)
 		events.Balanced()

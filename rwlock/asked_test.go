@@ -159,12 +159,12 @@ func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {
 			s.Expire(c.conn)
 			s.Must(c.proxy.Accept())
 		},
-		"deleted": func(s *contract.Stage, c *client) { s.Must(s.Witness.Delete(c.first().Path, -1)) },
+		"deleted": func(s *contract.Stage, c *client) { s.Must(s.Witness.Client().Delete(c.first().Path, -1)) },
 		"deleted while it may not be read": func(s *contract.Stage, c *client) {
 			node := c.first().Path
-			_, err := s.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+			_, err := s.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 			s.Must(err)
-			s.Must(s.Witness.Delete(node, -1))
+			s.Must(s.Witness.Client().Delete(node, -1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,19 +197,19 @@ func TestAWithheldRequestIsHeardWhenTheRightIsBack(t *testing.T) {
 					asked = h.ReleaseRequested()
 					s.CatchUp(c.conn)
 				}
-				_, err := s.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+				_, err := s.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 				s.Must(err)
 				if !before {
 					asked = h.ReleaseRequested()
 					s.CatchUp(c.conn)
 				}
-				_, err = s.Witness.Set(node, []byte("__REVOKE__"), -1)
+				_, err = s.Witness.Client().Set(node, []byte("__REVOKE__"), -1)
 				s.Must(err)
 				s.Pass(20 * time.Second)
 				if contract.Closed(asked) {
 					s.Fatal("it read a node without the right to read it")
 				}
-				_, err = s.Witness.SetACL(node, zk.WorldACL(zk.PermAll), -1)
+				_, err = s.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll), -1)
 				s.Must(err)
 				s.Pass(40 * time.Second)
 				if !contract.Closed(asked) {
@@ -273,7 +273,7 @@ func TestManyWritesIntoTheNodeOfALongHold(t *testing.T) {
 			s.Error(h.Err())
 		}
 		for range 60 {
-			_, err := s.Witness.Set(last(s), nil, -1)
+			_, err := s.Witness.Client().Set(last(s), nil, -1)
 			s.Must(err)
 			s.Settle()
 		}

@@ -14,7 +14,7 @@ import (
 // makeDir creates a directory that remains when it is empty.
 func makeDir(s *contract.Stage) {
 	s.Helper()
-	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	_, err := s.Witness.Client().Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 }
 
@@ -27,7 +27,7 @@ func seesNoWriter(s *contract.Stage, c *client) {
 	}
 	before := requests(c)
 	h := c.read()
-	_, stat, err := s.Witness.Exists(contract.NodeOf(h))
+	_, stat, err := s.Witness.Client().Exists(contract.NodeOf(h))
 	s.Must(err)
 	if h.Token() != stat.Czxid {
 		s.Errorf("token %d without a listing, czxid %d", h.Token(), stat.Czxid)
@@ -87,7 +87,7 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 		makeDir(s)
 		c := behind(s)
 		deleted := func() {
-			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+			s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
 			s.CatchUp(c.conn)
 		}
 		for _, joined := range []bool{false, true} {

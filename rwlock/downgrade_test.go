@@ -41,10 +41,10 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 			s.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), contract.Closed(lost), ctx.Err(), h.Token(), token)
 		}
 		s.Must(h.Verify(s.Ctx))
-		_, err := s.Witness.Multi(guard...)
+		_, err := s.Witness.Client().Multi(guard...)
 		s.Is(err, zk.ErrNoNode) // the guard of the write lock
 		guard = h.Guard()
-		_, err = s.Witness.Multi(guard...)
+		_, err = s.Witness.Client().Multi(guard...)
 		s.Must(err)
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
@@ -60,7 +60,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		s.CatchUp(w.conn)
 		writer.Waits() // waits for the reader that was a writer
 		release(s, h)
-		_, err = s.Witness.Multi(guard...)
+		_, err = s.Witness.Client().Multi(guard...)
 		s.Is(err, zk.ErrNoNode)
 		wrote := writer.Granted()
 		s.CatchUp(late.conn)
@@ -99,7 +99,7 @@ func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), behind(s)
 		h := c.write()
-		ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+		ahead := s.Dir + "/" + test.Children(s, s.Witness.Client(), s.Dir)[0]
 		watch := w.proxy.Where(func(r proxy.Request) bool {
 			return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
 		}, 1, proxy.HoldRequest)
@@ -153,7 +153,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 
 		h = c.write() // no waiter watches this node
-		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+		s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
 		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrLost)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
@@ -212,7 +212,7 @@ func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 		if replies := a.Granted(); len(replies) != 1 || replies[0].String != made.Path {
 			s.Errorf("%+v", replies)
 		}
-		if _, stat, err := s.Witness.Exists(made.Path); err != nil || stat.EphemeralOwner != c.conn.SessionID() {
+		if _, stat, err := s.Witness.Client().Exists(made.Path); err != nil || stat.EphemeralOwner != c.conn.Session() {
 			s.Errorf("made by %+v, %v", stat, err)
 		}
 		s.Must(h.Verify(s.Ctx))
@@ -292,7 +292,7 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 func TestADowngradeDuringAReleaseReturnsErrReleased(t *testing.T) {
 	for name, strike := range map[string]func(*contract.Stage, *client, string){
 		"expired": func(s *contract.Stage, c *client, _ string) { s.Expire(c.conn) },
-		"deleted": func(s *contract.Stage, _ *client, node string) { s.Must(s.Witness.Delete(node, -1)) },
+		"deleted": func(s *contract.Stage, _ *client, node string) { s.Must(s.Witness.Client().Delete(node, -1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
@@ -357,7 +357,7 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 		h := c.write()
 		ctx := h.Context(s.Ctx)
 		s.Must(c.Downgrade(s.Ctx, h))
-		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+		s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
 		s.Lost(h.Lost())
 		test.Within(s, soon, "the context ends", func() { <-ctx.Done() })
 		s.Is(context.Cause(ctx), zklocks.ErrLost)

@@ -134,8 +134,8 @@ func TestWaitersThatAllGoAwayLeaveTheQueue(t *testing.T) {
 func TestALostLockIsNotHandedOn(t *testing.T) {
 	for name, lose := range map[string]func(*contract.Stage, *client){
 		"deleted": func(s *contract.Stage, c *client) {
-			for _, name := range test.Children(s, s.Witness, s.Dir) {
-				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+			for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
+				s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1))
 			}
 		},
 		"expired": func(s *contract.Stage, c *client) { s.Expire(c.conn) },
@@ -173,7 +173,7 @@ func TestAWriterDoesNotWaitForTheHolderOfADeletedNode(t *testing.T) {
 		release(s, h)
 		h = line[0].Granted()
 		line[1].Waits()
-		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
+		s.Must(s.Witness.Client().Delete(contract.NodeOf(h), -1))
 		release(s, line[1].Granted())
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
@@ -188,7 +188,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 				c := behind(s).with(rwlock.WithHandoff(100))
 				for _, row := range []struct{ watched, cut bool }{{true, false}, {true, true}, {false, false}} {
 					h := c.write()
-					name := test.Children(s, s.Witness, s.Dir)[0]
+					name := test.Children(s, s.Witness.Client(), s.Dir)[0]
 					watch := c.proxy.Where(func(r proxy.Request) bool {
 						return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, s.Dir+"/"+name)
 					}, 1, proxy.HoldRequest)
@@ -201,7 +201,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 					} else if deadUnlock {
 						want = context.Canceled
 					}
-					s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+					s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1))
 					if row.watched {
 						s.CatchUp(c.conn)
 					}
@@ -275,7 +275,7 @@ func TestALockThatIsNotDowngradedIsHandedOn(t *testing.T) {
 func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
-		_, err := s.Witness.Create(s.Path, nil, 0, closedDir)
+		_, err := s.Witness.Client().Create(s.Path, nil, 0, closedDir)
 		s.Must(err)
 		c := direct(s).with(rwlock.WithHandoff(100))
 		for _, a := range []*attempt{contract.Begin(s, s.Ctx, c.Lock), contract.Begin(s, s.Ctx, c.Lock)} {

@@ -35,7 +35,7 @@ func (k keeper) idle() (token int64) {
 		h := k.take()
 		token = h.Token()
 		release(k.Stage, h)
-		if len(test.Children(k, k.Witness, k.Dir)) == 1 {
+		if len(test.Children(k, k.Witness.Client(), k.Dir)) == 1 {
 			return token
 		}
 	}
@@ -294,7 +294,9 @@ func TestACanceledReleaseDoesNotKeepTheLock(t *testing.T) {
 func TestAnIdleLockThatIsLost(t *testing.T) {
 	for name, lose := range map[string]func(keeper){
 		"expired": func(k keeper) { k.Expire(k.conn) },
-		"deleted": func(k keeper) { k.Must(k.Witness.Delete(k.Dir+"/"+test.Children(k, k.Witness, k.Dir)[0], -1)) },
+		"deleted": func(k keeper) {
+			k.Must(k.Witness.Client().Delete(k.Dir+"/"+test.Children(k, k.Witness.Client(), k.Dir)[0], -1))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachIdle(t, func(k keeper) {
@@ -347,7 +349,7 @@ func TestALockIsNotKeptInPlaceOfAnother(t *testing.T) {
 		}
 		h := k.take()
 		writer := direct(s).waitWrite(2)
-		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
+		s.Must(s.Witness.Client().Delete(contract.NodeOf(h), -1))
 		theirs := writer.Granted()
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.Must(theirs.Verify(s.Ctx))
@@ -396,15 +398,15 @@ func TestAnIdleLockThatIsWantedWithoutAnEvent(t *testing.T) {
 	eachIdle(t, func(k keeper) {
 		k.idle()
 		revoke := func(perms int32) {
-			_, err := k.Witness.SetACL(k.Dir, zk.WorldACL(perms), -1)
+			_, err := k.Witness.Client().SetACL(k.Dir, zk.WorldACL(perms), -1)
 			k.Must(err)
 		}
 		revoke(zk.PermAll &^ zk.PermRead)
-		_, err := k.Witness.Set(k.Dir, nil, -1)
+		_, err := k.Witness.Client().Set(k.Dir, nil, -1)
 		k.Must(err)
-		_, err = k.Witness.Create(k.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
+		_, err = k.Witness.Client().Create(k.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
 		k.Must(err)
-		k.Must(k.Witness.Delete(k.Dir+"/x", -1))
+		k.Must(k.Witness.Client().Delete(k.Dir+"/x", -1))
 		revoke(zk.PermAll)
 		k.CatchUp(k.conn)
 		writer := direct(k.Stage).waitWrite(2)
@@ -482,7 +484,7 @@ func TestIdleLocksAreFair(t *testing.T) {
 				time.Sleep(50*(work+delay) + time.Duration(i)*work/20)
 				h := other.write()
 				granted := time.Now()
-				_, stat, err := k.Witness.Exists(contract.NodeOf(h))
+				_, stat, err := k.Witness.Client().Exists(contract.NodeOf(h))
 				k.Must(err)
 				queued := time.UnixMilli(stat.Ctime + 1) // rounded up
 				// For a free lock it would be delay. The third round trip is necessary if the hold
@@ -534,7 +536,7 @@ func TestACancellationWhileALockBecomesIdle(t *testing.T) {
 				_ = h.Release(ctx)
 				cancel()
 				time.Sleep(20 * time.Millisecond) // virtual: until nothing is under way
-				if n := len(test.Children(k, k.Witness, k.Dir)); n > 1 {
+				if n := len(test.Children(k, k.Witness.Client(), k.Dir)); n > 1 {
 					k.Fatalf("%d nodes after a cancellation at %v", n, at)
 				}
 			}

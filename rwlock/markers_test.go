@@ -118,7 +118,7 @@ func TestWithoutAMarkerTheNextListsAgain(t *testing.T) {
 	for name, goes := range map[string]func(*contract.Stage, standing){
 		"it gives up":          func(_ *contract.Stage, st standing) { st.Stop() },
 		"its connection ends":  func(_ *contract.Stage, st standing) { st.conn.Close(); st.Failed() },
-		"its node is deleted":  func(s *contract.Stage, st standing) { s.Must(s.Witness.Delete(st.node, -1)) },
+		"its node is deleted":  func(s *contract.Stage, st standing) { s.Must(s.Witness.Client().Delete(st.node, -1)) },
 		"its session is ended": func(_ *contract.Stage, st standing) { st.Expire(st.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestAMarkerDoesNotGrantToAWaiterWithoutANode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 4, 0)
-		s.Must(s.Witness.Delete(line[2].node, -1))
+		s.Must(s.Witness.Client().Delete(line[2].node, -1))
 		test.Eventually(s, soon, "it is queued again", func() bool { return last(s) != line[3].node })
 		s.InLine(5)
 		// The waiter has watched with one request, and with at most one more after it has queued
@@ -232,7 +232,7 @@ func TestAMarkerIsOfItsOwnKinds(t *testing.T) {
 // last returns the path of the newest node.
 func last(s *contract.Stage) string {
 	s.Helper()
-	line, err := znode.Sort(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
+	line, err := znode.Sort(test.Children(s, s.Witness.Client(), s.Dir), znode.Read, znode.Write)
 	s.Must(err)
 	return s.Dir + "/" + line[len(line)-1].Name
 }

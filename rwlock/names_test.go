@@ -33,7 +33,7 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		s.InLine(2) // readers do not share a node
 		writer := b.waitWrite(3)
 		late := a.waitRead(4)
-		for _, name := range test.Children(s, s.Witness, s.Dir) {
+		for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
 			if !regexp.MustCompile(pattern).MatchString(name) {
 				s.Errorf("node %q", name)
 			}
@@ -89,7 +89,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 			s.Must(err)
 			release(s, h)
 			s.Pass(time.Minute) // ten times as long as a container lives here
-			there, _, err := s.Witness.Exists(path)
+			there, _, err := s.Witness.Client().Exists(path)
 			s.Must(err)
 			if there != c.stays {
 				s.Errorf("%s exists: %v, want %v", path, there, c.stays)
@@ -131,13 +131,13 @@ func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 		fail(c.Lock, c.RLock, c.TryLock, c.TryRLock)
 		release(s, h)
 
-		theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		theirs, err := s.Witness.Client().Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		s.Must(err)
 		release(s, c.read())
 		writer := c.waitWrite(2)
 		fail(plain.Lock, plain.RLock, plain.TryLock, plain.TryRLock)
 		writer.Waits()
-		s.Must(s.Witness.Delete(theirs, -1))
+		s.Must(s.Witness.Client().Delete(theirs, -1))
 		release(s, writer.Granted())
 	})
 }
@@ -146,9 +146,9 @@ func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 func jvmWrites(s *contract.Stage) (path string) {
 	s.Helper()
 	test.Eventually(s, soon, "a write node in a JVM", func() bool { // the server may delete the empty directory
-		_, _ = s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		_, _ = s.Witness.Client().Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		var err error
-		path, err = s.Witness.Create(s.Dir+"/_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		path, err = s.Witness.Client().Create(s.Dir+"/_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		return err == nil
 	})
 	return path
@@ -157,7 +157,7 @@ func jvmWrites(s *contract.Stage) (path string) {
 // jvmReads creates a read node like Curator, with the number of another node.
 func jvmReads(s *contract.Stage, node string) (path string) {
 	s.Helper()
-	path, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__"+node[len(node)-10:],
+	path, err := s.Witness.Client().Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__"+node[len(node)-10:],
 		nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	return path
@@ -183,10 +183,10 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 			s.Errorf("queue %+v", q)
 		}
 		s.CatchUp(a.conn)
-		s.Must(s.Witness.Delete(theirs, -1))
+		s.Must(s.Witness.Client().Delete(theirs, -1))
 		s.CatchUp(a.conn)
 		early.Waits()
-		s.Must(s.Witness.Delete(read, -1))
+		s.Must(s.Witness.Client().Delete(read, -1))
 		release(s, early.Granted())
 		release(s, late.Granted())
 	})
@@ -199,16 +199,16 @@ func TestAnotherNodeWithTheSameNumberIsRefused(t *testing.T) {
 		waiting := a.waitWrite(2)
 		s.CatchUp(a.conn)
 		var read string
-		for _, name := range test.Children(s, s.Witness, s.Dir) {
+		for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
 			if s.Dir+"/"+name != theirs {
 				read = jvmReads(s, name)
 			}
 		}
-		s.Must(s.Witness.Delete(theirs, -1))
+		s.Must(s.Witness.Client().Delete(theirs, -1))
 		if err := waiting.Failed(); !strings.Contains(err.Error(), "two members have one sequence number") {
 			s.Error(err)
 		}
-		s.Must(s.Witness.Delete(read, -1))
+		s.Must(s.Witness.Client().Delete(read, -1))
 		release(s, a.write())
 	})
 }

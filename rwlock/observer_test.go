@@ -160,8 +160,8 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 		}()
 		s.InLine(2)
 		release(s, h)
-		for _, name := range test.Children(s, s.Witness, s.Dir) {
-			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+		for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
+			s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1))
 		}
 		hold, err := mu.Lock(s.Ctx)
 		s.Must(err)
@@ -183,7 +183,7 @@ func TestObserversAreNotifiedOfTheLossOfEachReader(t *testing.T) {
 		lost := holds[0].Lost()
 		s.Must(holds[readers-1].Release(s.Ctx))
 		s.InLine(1)
-		s.Must(s.Witness.Delete(contract.NodeOf(holds[0]), -1))
+		s.Must(s.Witness.Client().Delete(contract.NodeOf(holds[0]), -1))
 		s.Lost(lost)
 		contract.Next[observe.Lost](events, readers-1)
 		for _, h := range holds[:readers-1] {

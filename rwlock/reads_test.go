@@ -108,8 +108,8 @@ func TestReadersComeWhileTheWaitersNodeIsMadeAgain(t *testing.T) {
 		made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 		first := contract.Begin(s, s.Ctx, c.RLock)
 		<-made.Fired()
-		for _, name := range test.Children(s, other, s.Path) {
-			s.Must(other.Delete(s.Path+"/"+name, -1))
+		for _, name := range test.Children(s, other.Client(), s.Path) {
+			s.Must(other.Client().Delete(s.Path+"/"+name, -1))
 		}
 		again := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
 		made.Release()
@@ -156,8 +156,8 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 	for name, lose := range map[string]func(*contract.Stage, *client){
 		"deleted": func(s *contract.Stage, _ *client) {
-			for _, name := range test.Children(s, s.Witness, s.Dir) {
-				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+			for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
+				s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1))
 			}
 		},
 		"expired": func(s *contract.Stage, c *client) { s.Expire(c.conn) },
@@ -270,7 +270,7 @@ func TestAReaderBesideAWriterThatHasSeenData(t *testing.T) {
 		c, w := behind(s), direct(s)
 		for range 3 {
 			for _, data := range []string{"theirs", ""} {
-				_, err := s.Witness.Set(s.Dir, []byte(data), -1)
+				_, err := s.Witness.Client().Set(s.Dir, []byte(data), -1)
 				s.Must(err)
 				if data != "" {
 					release(s, w.write())
@@ -291,11 +291,11 @@ func TestAReaderBesideAWriterThatHasSeenData(t *testing.T) {
 // announcement. The readers' process detects the writer at its next listing.
 func TestAWriterOfWhomNoEventTells(t *testing.T) {
 	withheld := func(s *contract.Stage, c *client) *attempt {
-		_, err := s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		_, err := s.Witness.Client().SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		s.Must(err)
-		_, err = s.Witness.Set(s.Dir, nil, -1)
+		_, err = s.Witness.Client().Set(s.Dir, nil, -1)
 		s.Must(err)
-		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+		_, err = s.Witness.Client().SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
 		s.Must(err)
 		s.CatchUp(c.conn)
 		return direct(s).waitWrite(2)

@@ -24,7 +24,7 @@ import (
 
 func stored(s *contract.Stage) string {
 	s.Helper()
-	data, _, err := s.Witness.Get(s.Path)
+	data, _, err := s.Witness.Client().Get(s.Path)
 	s.Must(err)
 	return string(data)
 }
@@ -50,8 +50,8 @@ func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
 func deleteAll(s *contract.Stage) {
 	s.Helper()
 	test.Eventually(s, soon, "all is deleted", func() bool {
-		err := s.Witness.Delete(s.Dir, -1)
-		return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+		err := s.Witness.Client().Delete(s.Dir, -1)
+		return (err == nil || err == zk.ErrNoNode) && s.Witness.Client().Delete(s.Path, -1) == nil
 	})
 }
 
@@ -75,12 +75,12 @@ func once(sem *semaphore.Semaphore, n int) error {
 func TestANumberFromAServerThatIsBehind(t *testing.T) {
 	const path = "/permits"
 	set := func(first *wire.Conn, data string) error {
-		_, err := first.Set(path, []byte(data), -1)
+		_, err := first.Client().Set(path, []byte(data), -1)
 		return err
 	}
 	again := func(first *wire.Conn, data string) error {
-		_ = first.Delete(path+"/queue", -1) // the server may have deleted it
-		return errors.Join(first.Delete(path, -1), create(first, path, data))
+		_ = first.Client().Delete(path+"/queue", -1) // the server may have deleted it
+		return errors.Join(first.Client().Delete(path, -1), create(first, path, data))
 	}
 	for name, c := range map[string]struct {
 		before string                         // what both servers show; "4": a semaphore of 4 permits was used
@@ -110,7 +110,7 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 				if err := c.call(sem, behind); !errors.Is(err, c.want) {
 					t.Errorf("error %v, want %v", err, c.want)
 				}
-				data, _, err := first.Get(path)
+				data, _, err := first.Client().Get(path)
 				must(t, err)
 				if string(data) != c.stored {
 					t.Errorf("%q is stored, want %s", data, c.stored)
@@ -121,7 +121,7 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 }
 
 func create(conn *wire.Conn, path, data string) error {
-	_, err := conn.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	_, err := conn.Client().Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	return err
 }
 
@@ -162,7 +162,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 					(*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).TryAcquire,
 				} {
 					if c.stored != "" {
-						_, err := s.Witness.Create(s.Path, []byte(c.stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+						_, err := s.Witness.Client().Create(s.Path, []byte(c.stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 						s.Must(err)
 					}
 					sem := semaphore.New(locks.On(s.Connect()), s.Path, c.permits, semaphore.WithStoredPermits())
@@ -173,7 +173,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 						s.Is(busy, zklocks.ErrBusy)
 						release(s, h)
 					}
-					exists, _, err := s.Witness.Exists(s.Path)
+					exists, _, err := s.Witness.Client().Exists(s.Path)
 					s.Must(err)
 					if exists != (c.after != "") || exists && stored(s) != c.after {
 						s.Errorf("stored: %v, want %q", exists, c.after)
@@ -232,7 +232,7 @@ func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for _, data := range []string{"three", "0", "-1", "3.5", " 3", "3\n", "99999999999999999999", strings.Repeat("x", 10_000)} {
 			path := test.Path(s)
-			_, err := s.Witness.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			_, err := s.Witness.Client().Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 			s.Must(err)
 			c := semaphore.New(locks.On(s.Witness), path, 3)
 			_, err = c.Acquire(s.Ctx, 1)
@@ -243,10 +243,10 @@ func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
 			_, err = c.TryAcquire(s.Ctx, 1)
 			s.Is(err, semaphore.ErrMismatch)
 			s.Is(c.Resize(s.Ctx, 4), semaphore.ErrMismatch)
-			if left := test.Children(s, s.Witness, path); len(left) != 0 {
+			if left := test.Children(s, s.Witness.Client(), path); len(left) != 0 {
 				s.Errorf("left %v", left)
 			}
-			s.Must(s.Witness.Delete(path, -1))
+			s.Must(s.Witness.Client().Delete(path, -1))
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		acl := zk.DigestACL(zk.PermAdmin, "root", "secret")
 		acl = append(acl, zk.WorldACL(zk.PermRead|zk.PermWrite|zk.PermCreate|zk.PermDelete)...)
-		_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, acl)
+		_, err := s.Witness.Client().Create(s.Path, nil, zk.FlagPersistent, acl)
 		s.Must(err)
 		_, err = newClient(s, 0).Acquire(s.Ctx, 1)
 		s.Is(err, semaphore.ErrMismatch)
@@ -398,11 +398,11 @@ func TestResizeDownHoldsForWaiters(t *testing.T) {
 // event from all of them.
 func resizeUnheard(s *contract.Stage, permits string) {
 	s.Helper()
-	_, err := s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+	_, err := s.Witness.Client().SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 	s.Must(err)
-	_, err = s.Witness.Set(s.Path, []byte(permits), -1)
+	_, err = s.Witness.Client().Set(s.Path, []byte(permits), -1)
 	s.Must(err)
-	_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
+	_, err = s.Witness.Client().SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
 	s.Must(err)
 }
 
@@ -475,7 +475,7 @@ func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 			if missing == zk.PermCreate {
 				path += "/queue"
 			}
-			_, err := s.Witness.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
+			_, err := s.Witness.Client().SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
 			s.Must(err)
 			for range 2 {
 				_, err = sem.Acquire(s.Ctx, 1)
@@ -484,7 +484,7 @@ func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 					s.Errorf("%v; it takes %s", err, right)
 				}
 			}
-			_, err = s.Witness.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+			_, err = s.Witness.Client().SetACL(path, zk.WorldACL(zk.PermAll), -1)
 			s.Must(err)
 			cycle() // may read the number again
 			if n := cycle(); n != usual {
@@ -500,10 +500,10 @@ func TestADeletedNumberWithoutAnEvent(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
 		release(s, c.acquire(1))
-		_, err := s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		_, err := s.Witness.Client().SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		s.Must(err)
-		s.Must(s.Witness.Delete(s.Path+"/queue", -1))
-		s.Must(s.Witness.Delete(s.Path, -1))
+		s.Must(s.Witness.Client().Delete(s.Path+"/queue", -1))
+		s.Must(s.Witness.Client().Delete(s.Path, -1))
 		release(s, c.acquire(1))
 	})
 }
@@ -530,7 +530,7 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 		dead, cancel := context.WithCancel(s.Ctx)
 		cancel()
 		s.Is(c.Resize(dead, 5), context.Canceled)
-		exists, _, err := s.Witness.Exists(s.Path)
+		exists, _, err := s.Witness.Client().Exists(s.Path)
 		s.Must(err)
 		if exists {
 			s.Error("resized for a caller that had gone")
@@ -620,9 +620,9 @@ func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "/queue", func(s *contract.Stage) {
-				_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+				_, err := s.Witness.Client().Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 				s.Must(err)
-				theirs, err := s.Witness.Create(s.Path+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				theirs, err := s.Witness.Client().Create(s.Path+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 				s.Must(err)
 				sem := newClient(s, 3)
 				for range 2 {
@@ -635,10 +635,10 @@ func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 				if got := stored(s); got != "" {
 					s.Errorf("stored %q", got)
 				}
-				if left := test.Children(s, s.Witness, s.Path); len(left) != 1 {
+				if left := test.Children(s, s.Witness.Client(), s.Path); len(left) != 1 {
 					s.Errorf("left %q", left)
 				}
-				s.Must(s.Witness.Delete(theirs, -1))
+				s.Must(s.Witness.Client().Delete(theirs, -1))
 				h := sem.acquire(3)
 				if got := stored(s); got != "3" {
 					s.Errorf("stored %q after the release", got)
@@ -698,13 +698,13 @@ func TestASemaphoreLeavesNothing(t *testing.T) {
 				s.Pass(time.Minute) // ten times as long as a container lives here
 				left := 0
 				for _, path := range nodes {
-					exists, _, err := s.Witness.Exists(path)
+					exists, _, err := s.Witness.Client().Exists(path)
 					s.Must(err)
 					if exists {
 						left++
 					}
 				}
-				watched := len(s.Venue.Watched(s, conn.SessionID()))
+				watched := len(s.Venue.Watched(s, conn.Session()))
 				if left != c.kept || watched != 0 {
 					s.Errorf("%d nodes and %d watches are left of %d semaphores, want %d and none", left, watched, keys, c.kept)
 				}

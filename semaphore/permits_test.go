@@ -100,14 +100,14 @@ func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
 		next := newClient(s, 2).wait(1, 3)
 		last, p := behind(s, 2)
 		listed := p.Next(proxy.ListOp, proxy.HoldReply)
-		before := test.Children(s, s.Witness, s.Dir)
+		before := test.Children(s, s.Witness.Client(), s.Dir)
 		a := last.wait(1, 4)
 		<-listed.Fired()
 		release(s, holds[1])
 		release(s, next.Granted())
-		for _, name := range test.Children(s, s.Witness, s.Dir) {
+		for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
 			if !slices.Contains(before, name) {
-				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+				s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1))
 			}
 		}
 		listed.Release()
@@ -221,7 +221,7 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 		for i := range 3 {
 			h := c.acquire(3)
 			lost := h.Lost()
-			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
+			s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[i], -1))
 			s.Lost(lost)
 			if h.Held() {
 				s.Error("held")
@@ -239,7 +239,7 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 		} {
 			for i := range 3 {
 				h := c.acquire(3)
-				s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
+				s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[i], -1))
 				if err := check(h); !errors.Is(err, zklocks.ErrLost) { // the first call that checks
 					s.Errorf("%s without node %d: %v", name, i, err)
 				}

@@ -188,8 +188,8 @@ func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, p *proxy.Proxy, path string){
 		"node deleted": func(t *testing.T, _ *proxy.Proxy, path string) {
 			conn := realzk.Connect(t, quiet, realzk.Some(t)...)
-			for _, name := range test.Children(t, conn, path) {
-				if err := conn.Delete(path+"/"+name, -1); err != nil {
+			for _, name := range test.Children(t, conn.Client(), path) {
+				if err := conn.Client().Delete(path+"/"+name, -1); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -255,7 +255,7 @@ func TestALossThatIsFoundOutAtTheEnd(t *testing.T) {
 	group := pids(t, c)
 	test.Within(t, soon, "it watches its node", func() { <-held.Fired() })
 	conn := realzk.Connect(t, quiet, addr)
-	if err := conn.Delete(path+"/"+test.Children(t, conn, path)[0], -1); err != nil {
+	if err := conn.Client().Delete(path+"/"+test.Children(t, conn.Client(), path)[0], -1); err != nil {
 		t.Fatal(err)
 	}
 	c.Say("end")

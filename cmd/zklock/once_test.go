@@ -13,7 +13,7 @@ import (
 func jobPath(t *testing.T) string {
 	t.Helper()
 	path := test.Path(t)
-	t.Cleanup(func() { _ = realzk.Connect(t, quiet, realzk.Some(t)...).Delete(path+"/last", -1) })
+	t.Cleanup(func() { _ = realzk.Connect(t, quiet, realzk.Some(t)...).Client().Delete(path+"/last", -1) })
 	return path
 }
 

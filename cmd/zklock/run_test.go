@@ -163,7 +163,7 @@ func TestPermits(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
 	// A path of its own: the server deletes one that the semaphore has made, with the number, when nobody uses it.
-	if _, err := realzk.Connect(t, quiet, realzk.Some(t)...).Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := realzk.Connect(t, quiet, realzk.Some(t)...).Client().Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	a, b := holder(t, "-permits", "2", path), holder(t, "-permits", "2", path)
@@ -266,7 +266,7 @@ func TestDataOfAnotherProgram(t *testing.T) {
 		"4":                      nil,
 	} {
 		path := test.Path(t)
-		if _, err := conn.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		if _, err := conn.Client().Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
 		for _, flag := range run {
@@ -281,7 +281,7 @@ func TestDataOfAnotherProgram(t *testing.T) {
 		if run == nil {
 			ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore")
 		}
-		if now, stat, err := conn.Get(path); err != nil || string(now) != data || stat.Version != 0 {
+		if now, stat, err := conn.Client().Get(path); err != nil || string(now) != data || stat.Version != 0 {
 			t.Errorf("%q in version %d, %v; want %q as it was", now, stat.Version, err, data)
 		}
 	}
@@ -305,7 +305,7 @@ func inLineAt(t *testing.T, server, dir string, n int) {
 	t.Helper()
 	conn := realzk.Connect(t, quiet, server)
 	test.Eventually(t, soon, fmt.Sprintf("%d stand in line at %s", n, dir), func() bool {
-		return len(test.Children(t, conn, dir)) == n
+		return len(test.Children(t, conn.Client(), dir)) == n
 	})
 }
 

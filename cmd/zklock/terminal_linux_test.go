@@ -132,7 +132,7 @@ func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 func TestALiveWatchSaysThatItIsOld(t *testing.T) {
 	path := test.Path(t)
 	witness := realzk.Connect(t, quiet, realzk.Some(t)...)
-	if _, err := witness.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil { // or the server deletes the path after the release
+	if _, err := witness.Client().Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil { // or the server deletes the path after the release
 		t.Fatal(err)
 	}
 	h := holder(t, path)
@@ -264,7 +264,7 @@ func TestTheTerminalComesBackFromAJobOfTheCommand(t *testing.T) {
 	s.types("echo ready; sleep 10\n")
 	s.shows("ready")
 	conn := realzk.Connect(t, soon, realzk.Some(t)...)
-	if err := conn.Delete(path+"/"+test.Children(t, conn, path)[0], -1); err != nil {
+	if err := conn.Client().Delete(path+"/"+test.Children(t, conn.Client(), path)[0], -1); err != nil {
 		t.Fatal(err)
 	}
 	s.shows(fmt.Sprint("code ", exitLost))

@@ -35,7 +35,7 @@ func newTestQueue(t *testing.T, v venue.Venue, timeout time.Duration) *testQueue
 	p := v.Proxy(t, server)
 	x := &testQueue{T: t, venue: v, proxy: p, conn: v.Connect(t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server), kind: znode.Lock}
 	dir := test.Path(t)
-	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := x.witness.Client().Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	x.queue = newQueue(t, x.conn, dir, with(Default(), lockNames))
@@ -67,7 +67,7 @@ func lock(t *testing.T, q *Queue, kind znode.Kind) *Hold {
 // enter has a waiter create its node, as enqueue does.
 func (x *testQueue) enter() *waiter {
 	x.Helper()
-	sess := x.conn.SessionID()
+	sess := x.conn.Session()
 	made, _, err := x.queue.client.Claim(x.Context(), sess, zkclient.Claim{Dir: x.queue.dir, Kind: x.kind, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
 	if err != nil {
 		x.Fatal(err)
@@ -117,9 +117,9 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 		x := newTestQueue(t, v, 20*time.Second)
 		m := x.enter()
 		m.token = 0 // as after a lost reply
-		x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
+		x.must(x.witness.Client().Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
 		x.lists(m)
-		_, node, err := x.witness.Get(x.queue.path(m.nodes[0]))
+		_, node, err := x.witness.Client().Get(x.queue.path(m.nodes[0]))
 		x.must(nil, err)
 		if m.token != node.Czxid || node.Mzxid == node.Czxid {
 			t.Errorf("token %d, czxid %d, mzxid %d", m.token, node.Czxid, node.Mzxid)
@@ -142,7 +142,7 @@ func TestTheTokenOfAReaderThatNeedNotList(t *testing.T) {
 			t.Fatal("each reader lists, so there is nothing to see")
 		}
 		x.must(nil, m.waitTurn(t.Context(), true))
-		_, node, err := x.witness.Exists(x.queue.path(m.nodes[0]))
+		_, node, err := x.witness.Client().Exists(x.queue.path(m.nodes[0]))
 		x.must(nil, err)
 		if m.token != node.Czxid {
 			t.Errorf("token %d, czxid %d", m.token, node.Czxid)
@@ -157,7 +157,7 @@ func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
 		m.token = 0
-		x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
+		x.must(nil, x.witness.Client().Delete(x.queue.path(m.nodes[0]), -1))
 		if err := m.readToken(t.Context()); err != errNoNode || m.token != 0 {
 			t.Errorf("token %d, %v, want %v", m.token, err, errNoNode)
 		}
@@ -179,16 +179,16 @@ func TestWhatForbidsAGrant(t *testing.T) {
 		"nothing, without a watch": {false, func(*testQueue, *waiter, *Limit) {}, granted, nil},
 		"nothing, with a watch":    {true, func(*testQueue, *waiter, *Limit) {}, granted, nil},
 		"its node is deleted": {true, func(x *testQueue, m *waiter, _ *Limit) {
-			x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
+			x.must(nil, x.witness.Client().Delete(x.queue.path(m.nodes[0]), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, relist, errNoNode},
 		"a client writes into its node": {true, func(x *testQueue, m *waiter, _ *Limit) {
-			x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
+			x.must(x.witness.Client().Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, relist, nil},
 		"its session ends": {false, func(x *testQueue, m *waiter, _ *Limit) {
 			x.venue.Expire(x, x.conn)
-			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+			x.until("another session", func() bool { id := x.conn.Session(); return id != 0 && id != m.sess })
 		}, relist, zkclient.ErrOver},
 		"the client reconnects": {false, func(x *testQueue, _ *waiter, _ *Limit) {
 			before := x.queue.client.Epoch()
@@ -207,7 +207,7 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			w, err := x.queue.client.Watch(x.Context(), m.sess, x.queue.dir)
 			x.must(nil, err)
 			limit.Changed = w
-			x.must(x.witness.Set(x.queue.dir, []byte("x"), -1))
+			x.must(x.witness.Client().Set(x.queue.dir, []byte("x"), -1))
 			x.until("it is told", fired(w))
 		}, relist, nil},
 	} {
@@ -257,7 +257,7 @@ func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
-		_, dir, err := x.witness.Exists(x.queue.dir)
+		_, dir, err := x.witness.Client().Exists(x.queue.dir)
 		x.must(nil, err)
 		forgotten := 0
 		limit := Limit{Dir: dir.Czxid - 1, Forget: func() { forgotten++ }}
@@ -313,7 +313,7 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= FirstRecheck {
 			t.Errorf("after %v: %v, want %v at once", time.Since(began), err, zk.ErrNoAuth)
 		}
-		if n := len(test.Children(t, x.witness, x.queue.dir)); n != 1 {
+		if n := len(test.Children(t, x.witness.Client(), x.queue.dir)); n != 1 {
 			t.Errorf("%d nodes are left, want the holder's", n)
 		}
 	})
@@ -329,7 +329,7 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := newTestQueue(t, v, 20*time.Second)
-				ahead, err := x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), x.kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				ahead, err := x.witness.Client().Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), x.kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 				x.must(nil, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
@@ -338,10 +338,10 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 					if n := x.proxy.Seen(proxy.ListOp); n < 1+6 || n > 1+7 {
 						t.Errorf("%d listings in ten minutes", n)
 					}
-					_, err := x.witness.SetACL(ahead, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+					_, err := x.witness.Client().SetACL(ahead, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 					x.must(nil, err)
 					if gone {
-						x.must(nil, x.witness.Delete(ahead, -1))
+						x.must(nil, x.witness.Client().Delete(ahead, -1))
 					}
 				})
 				g, err := x.queue.Acquire(ctx, Request{Kind: x.kind, Nodes: 1}, true)

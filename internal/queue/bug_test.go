@@ -57,6 +57,6 @@ func TestABugEndsTheHoldAsLost(t *testing.T) {
 		if err := g.Err(); g.must(false, 7) || err != nil || !errors.Is(g.Err(), hold.ErrLost) {
 			t.Errorf("%v, %v", err, g.Err())
 		}
-		test.AssertEmpty(t, x.witness, x.queue.dir)
+		test.AssertEmpty(t, x.witness.Client(), x.queue.dir)
 	})
 }

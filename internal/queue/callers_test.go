@@ -142,7 +142,7 @@ func TestAGrantThatNoCallerWaitsForIsReleased(t *testing.T) {
 				tenure, _ := of.tenure()
 				of.deliver(tenure, grant, nil)
 				synctest.Wait()
-				if line, _, err := x.witness.Children(x.queue.dir); err != nil || len(line) > 0 || of.current.Load() != nil {
+				if line, _, err := x.witness.Client().Children(x.queue.dir); err != nil || len(line) > 0 || of.current.Load() != nil {
 					t.Errorf("there is a grant without a holder: %q, %v", line, err)
 				}
 			})

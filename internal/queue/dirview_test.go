@@ -29,7 +29,7 @@ func (x *testQueue) shares() *waiter {
 // other creates a node of another client.
 func (x *testQueue) other(kind znode.Kind) {
 	x.Helper()
-	x.must(x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))
+	x.must(x.witness.Client().Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))
 }
 
 // shared is a queue that has readers and writers; its waiters are readers.
@@ -79,7 +79,7 @@ func (x *testQueue) reconnects(sess int64) {
 // Whatever may mean that a writer is queued behind the node ends the sharing. A reader needs no
 // listing while an earlier one showed no writer, ahead or behind, and its watch has not fired.
 func TestWhatAListingIsWorth(t *testing.T) {
-	comes := func(x *testQueue) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
+	comes := func(x *testQueue) { x.must(x.witness.Client().Set(x.queue.dir, nil, -1)) }
 	// listed has the waiter list, and another client act before the listing is recorded.
 	listed := func(x *testQueue, m *waiter, meanwhile func(), watches bool) {
 		m.epoch = x.queue.client.Epoch()
@@ -119,9 +119,9 @@ func TestWhatAListingIsWorth(t *testing.T) {
 		// The watch that is left does not fire. The create of a reader fails, see view.check.
 		"there is a watch of a listing before a writer came of which no event tells": {func(x *testQueue, m *waiter) {
 			x.looks(x.shares())
-			x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+			x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
 			comes(x)
-			x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
+			x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
 			listed(x, m, nothing, false)
 		}, true, true},
 		"there is no connection": {func(x *testQueue, m *waiter) {
@@ -138,7 +138,7 @@ func TestWhatAListingIsWorth(t *testing.T) {
 		"the session ends": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.venue.Expire(x, x.conn)
-			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+			x.until("another session", func() bool { id := x.conn.Session(); return id != 0 && id != m.sess })
 		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,12 +172,12 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 				if lists := x.proxy.Seen(proxy.ListOp); lists != 3 {
 					t.Fatalf("%d listings by five readers: it means nothing", lists)
 				}
-				x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+				x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
 				x.other(znode.Write)
-				x.must(x.witness.Set(x.queue.dir, nil, -1))
+				x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
 				want := zk.ErrNoAuth
 				if !forever {
-					x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
+					x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
 					want = context.DeadlineExceeded
 				}
 				for range 2 {
@@ -188,10 +188,10 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 				if forever {
 					return
 				}
-				line, _, err := x.witness.Children(x.queue.dir)
+				line, _, err := x.witness.Client().Children(x.queue.dir)
 				x.must(nil, err)
 				writer := slices.IndexFunc(line, func(name string) bool { return strings.Contains(name, "-write-") })
-				x.must(nil, x.witness.Delete(x.queue.dir+"/"+line[writer], -1)) // the node of a canceled reader may still exist
+				x.must(nil, x.witness.Client().Delete(x.queue.dir+"/"+line[writer], -1)) // the node of a canceled reader may still exist
 				before := x.proxy.Seen(proxy.ListOp)
 				for range 3 {
 					x.must(nil, x.reads())
@@ -211,21 +211,21 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := shared(t, v)
-		x.must(x.witness.Set(x.queue.dir, nil, -1)) // a writer that has gone
+		x.must(x.witness.Client().Set(x.queue.dir, nil, -1)) // a writer that has gone
 		for range 3 {
 			x.must(nil, x.reads())
 		}
 		if x.queue.view.noWriter() == nil {
 			t.Fatal("each reader lists, so there is nothing to see")
 		}
-		_, was, err := x.witness.Get(x.queue.dir)
+		_, was, err := x.witness.Client().Get(x.queue.dir)
 		x.must(nil, err)
-		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
-		x.must(nil, x.witness.Delete(x.queue.dir, -1))
-		x.must(x.witness.Create(x.queue.dir, nil, 0, zk.WorldACL(zk.PermAll)))
+		x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+		x.must(nil, x.witness.Client().Delete(x.queue.dir, -1))
+		x.must(x.witness.Client().Create(x.queue.dir, nil, 0, zk.WorldACL(zk.PermAll)))
 		x.other(znode.Write)
 		for range was.Version {
-			x.must(x.witness.Set(x.queue.dir, nil, -1))
+			x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
 		}
 		if err := x.reads(); !errors.Is(err, context.DeadlineExceeded) { // the check alone would pass, see view.check
 			t.Errorf("beside a writer: %v, want %v", err, context.DeadlineExceeded)
@@ -242,13 +242,13 @@ func TestAReaderListsAfterMoreTransactionsThanWriters(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := shared(t, v)
 				for range c.writers {
-					x.must(x.witness.Set(x.queue.dir, nil, -1))
+					x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
 				}
 				for range 4 {
 					x.must(nil, x.reads())
 				}
 				for range c.others {
-					x.must(x.witness.Set("/", nil, -1))
+					x.must(x.witness.Client().Set("/", nil, -1))
 				}
 				before := x.proxy.Seen(proxy.ListOp)
 				x.must(nil, x.reads())
@@ -274,7 +274,7 @@ func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
 				line, dir, err := x.queue.list(x.Context(), slow.sess)
 				x.must(nil, err)
 				old := x.queue.watchWriters(x.Context(), slow.sess)
-				x.must(x.witness.Set(x.queue.dir, nil, -1))
+				x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
 				x.until("it is told", func() bool { _, fired := old.Fired(); return fired })
 				x.looks(quick)
 				if quick.request.shared.may() != yes {

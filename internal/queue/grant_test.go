@@ -49,7 +49,7 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 				t.Fatalf("%d of %d holders have not been told when the node is deleted", n, len(lost))
 			}
 		}
-		test.AssertEmpty(t, x.witness, x.queue.dir)
+		test.AssertEmpty(t, x.witness.Client(), x.queue.dir)
 	})
 }
 
@@ -123,7 +123,7 @@ func TestAGrantThatHasEndedIsForgotten(t *testing.T) {
 				t.Errorf("%s: %d heartbeats", end, n)
 			}
 		}
-		test.AssertEmpty(t, x.witness, x.queue.dir)
+		test.AssertEmpty(t, x.witness.Client(), x.queue.dir)
 	})
 }
 
@@ -168,7 +168,7 @@ func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 			if n := open.Load(); n > 0 {
 				t.Errorf("%d of %d holders have not been told", n, len(lost))
 			}
-			test.AssertEmpty(t, x.witness, x.queue.dir)
+			test.AssertEmpty(t, x.witness.Client(), x.queue.dir)
 		})
 	}
 }
@@ -196,7 +196,7 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		if n := x.proxy.Seen(proxy.MoveOp); n != 0 {
 			t.Errorf("%d downgrades were sent", n)
 		}
-		test.AssertEmpty(t, x.witness, x.queue.dir)
+		test.AssertEmpty(t, x.witness.Client(), x.queue.dir)
 	})
 }
 
@@ -226,7 +226,7 @@ func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 		if want := []string{"called", "granted", "lost"}; !slices.Equal(seen, want) {
 			t.Errorf("notified of %q, want %q", seen, want)
 		}
-		test.AssertEmpty(t, x.witness, x.queue.dir)
+		test.AssertEmpty(t, x.witness.Client(), x.queue.dir)
 		if len(events) > 0 {
 			t.Errorf("and of %s", <-events)
 		}

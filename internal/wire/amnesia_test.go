@@ -29,10 +29,10 @@ func TestServerThatHasLostItsData(t *testing.T) {
 		conn := connect(t, v, 30*time.Second, []string{p.Addr()}, wire.WithLogger(&said), wire.WithDigestAuth("ann", "secret"))
 		path := test.Path(t)
 		for range 20 { // more writes than the other server has seen
-			must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
-			must(t, conn.Delete(path, -1))
+			must(t, errOf(conn.Client().Create(path, nil, zk.FlagEphemeral, open)))
+			must(t, conn.Client().Delete(path, -1))
 		}
-		session, epoch := conn.SessionID(), conn.Epoch()
+		session, epoch := conn.Session(), conn.Epoch()
 		p.Cut()
 		test.Eventually(t, 20*time.Second, "connected", func() bool { return conn.Epoch() > epoch })
 		synctest.Wait() // the last reply, to the credentials, has no zxid
@@ -44,8 +44,8 @@ func TestServerThatHasLostItsData(t *testing.T) {
 		if took := time.Since(began); took < handshakes*50*time.Millisecond {
 			t.Errorf("%d handshakes in %v", handshakes, took)
 		}
-		if conn.State() == zk.StateHasSession || conn.SessionID() != session {
-			t.Errorf("state %v, session %#x, had %#x", conn.State(), conn.SessionID(), session)
+		if conn.State() == zk.StateHasSession || conn.Session() != session {
+			t.Errorf("state %v, session %#x, had %#x", conn.State(), conn.Session(), session)
 		}
 		test.Eventually(t, 5*time.Second, "the log says why", func() bool {
 			return strings.Contains(strings.Join(said.all(), "\n"), "closed the connection during the handshake")
@@ -53,7 +53,7 @@ func TestServerThatHasLostItsData(t *testing.T) {
 
 		p.SetTarget(knows)
 		call(t, conn, 20*time.Second)
-		if conn.SessionID() != session {
+		if conn.Session() != session {
 			t.Error("another session")
 		}
 

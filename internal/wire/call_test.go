@@ -35,17 +35,17 @@ func TestRequestsAreTheClients(t *testing.T) {
 			request Request
 			theirs  func()
 		}{
-			"create":           {Create("/a", []byte("x"), zk.FlagEphemeral, acl), func() { conn.Create("/a", []byte("x"), zk.FlagEphemeral, acl) }},
-			"create, no data":  {Create("/a", nil, 0, acl), func() { conn.Create("/a", nil, 0, acl) }},
-			"delete":           {Delete("/a", -1), func() { conn.Delete("/a", -1) }},
-			"read":             {GetData("/a"), func() { conn.Get("/a") }},
-			"read and watch":   {read(opGetData, "/a", true), func() { conn.GetW("/a") }},
-			"exists":           {Exists("/a"), func() { conn.Conn.Exists("/a") }},
-			"exists and watch": {read(opExists, "/a", true), func() { conn.ExistsW("/a") }},
-			"write":            {SetData("/a", []byte("x"), 7), func() { conn.Set("/a", []byte("x"), 7) }},
-			"list":             {Children("/a"), func() { conn.Children("/a") }},
-			"list and watch":   {read(opGetChildren2, "/a", true), func() { conn.ChildrenW("/a") }},
-			"multi":            {Multi(ops...), func() { conn.Multi(ops...) }},
+			"create":           {Create("/a", []byte("x"), zk.FlagEphemeral, acl), func() { conn.Client().Create("/a", []byte("x"), zk.FlagEphemeral, acl) }},
+			"create, no data":  {Create("/a", nil, 0, acl), func() { conn.Client().Create("/a", nil, 0, acl) }},
+			"delete":           {Delete("/a", -1), func() { conn.Client().Delete("/a", -1) }},
+			"read":             {GetData("/a"), func() { conn.Client().Get("/a") }},
+			"read and watch":   {read(opGetData, "/a", true), func() { conn.Client().GetW("/a") }},
+			"exists":           {Exists("/a"), func() { conn.Client().Exists("/a") }},
+			"exists and watch": {read(opExists, "/a", true), func() { conn.Client().ExistsW("/a") }},
+			"write":            {SetData("/a", []byte("x"), 7), func() { conn.Client().Set("/a", []byte("x"), 7) }},
+			"list":             {Children("/a"), func() { conn.Client().Children("/a") }},
+			"list and watch":   {read(opGetChildren2, "/a", true), func() { conn.Client().ChildrenW("/a") }},
+			"multi":            {Multi(ops...), func() { conn.Client().Multi(ops...) }},
 		} {
 			time.Sleep(time.Millisecond) // virtual
 			from := time.Now()

@@ -22,9 +22,9 @@ var ErrNoAnswer = errors.New("no answer from ZooKeeper")
 // A Conn is a connection to an ensemble: a zk.Conn, which Connect makes, and what this package
 // adds. go-zookeeper calls the Conn to dial, to log and to report session events.
 type Conn struct {
-	*zk.Conn
 	*state
 	settings
+	client  *zk.Conn
 	timeout time.Duration // asked for in each new session
 	hosts   *hosts
 
@@ -88,6 +88,15 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 	}
 	return c
 }
+
+// Client returns go-zookeeper's connection, which has the session of the Conn.
+func (c *Conn) Client() *zk.Conn { return c.client }
+
+// State returns the state of the last session event.
+func (c *Conn) State() zk.State { return c.client.State() }
+
+// Server returns the server of the present or of the last connection.
+func (c *Conn) Server() string { return c.client.Server() }
 
 // dial is go-zookeeper's zk.Dialer. It ignores go-zookeeper's timeout, which is the same for all
 // sessions and servers.
@@ -322,7 +331,7 @@ func (c *Conn) end() {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	c.Conn.Close()
+	c.client.Close()
 	c.hangUp() // or go-zookeeper would send its last request when it can, and continue
 	c.takeNext("")
 }

@@ -56,7 +56,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		c.putAway()
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
-	c.Conn = conn
+	c.client = conn
 	c.work.Go(func() {
 		for range events { // the callback has seen them; the channel is closed when go-zookeeper ends
 		}
@@ -104,7 +104,7 @@ func (c *Conn) start(ctx context.Context) error {
 	for _, a := range c.auth {
 		err := insist(ctx, func() error {
 			epoch := c.Epoch()
-			err := c.AddAuth("digest", []byte(a.user+":"+a.password))
+			err := c.client.AddAuth("digest", []byte(a.user+":"+a.password))
 			if err == nil && c.Epoch() != epoch {
 				// go-zookeeper may have reconnected before it stored the credentials.
 				return zk.ErrConnectionClosed

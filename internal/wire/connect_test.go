@@ -284,7 +284,7 @@ func TestGrantedTimeout(t *testing.T) {
 			if got := conn.Timeout(); got != want {
 				t.Errorf("asked %v: granted %v, want %v", asked, got, want)
 			}
-			if left := time.Until(conn.Deadline(conn.SessionID())); left != want {
+			if left := time.Until(conn.Deadline(conn.Session())); left != want {
 				t.Errorf("asked %v: %v left, granted %v", asked, left, want)
 			}
 		}
@@ -318,7 +318,7 @@ func TestCredentialsThatAreRefusedLater(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(t, v, 10*time.Second, []string{p.Addr()},
 			wire.WithDigestAuth("ann", "secret"), wire.WithDigestAuth("bob", "secret"))
-		if _, _, _, err := conn.GetW("/"); err != nil { // go-zookeeper sets the watch again on each connection
+		if _, _, _, err := conn.Client().GetW("/"); err != nil { // go-zookeeper sets the watch again on each connection
 			t.Fatal(err)
 		}
 		var refused []*proxy.Fault
@@ -336,7 +336,7 @@ func TestCredentialsThatAreRefusedLater(t *testing.T) {
 			t.Errorf("%d attempts in a minute", n)
 		}
 		reads, answered := p.Seen(proxy.ReadOp), make(chan error, 1)
-		go func() { _, _, err := conn.Get("/"); answered <- err }()
+		go func() { _, _, err := conn.Client().Get("/"); answered <- err }()
 		attempts(time.Minute)
 		if n := p.Seen(proxy.ReadOp); n != reads {
 			t.Error("a read is sent without the credentials")

@@ -27,14 +27,14 @@ func TestServerThatDemandsCredentials(t *testing.T) {
 
 		p := v.Proxy(t, s.Addr())
 		conn := connect(t, v, 4*time.Second, []string{p.Addr()})
-		if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrAuthFailed) || !errors.Is(conn.LastFailure(), zk.ErrAuthFailed) {
+		if _, _, err := conn.Client().Get("/"); !errors.Is(err, zk.ErrAuthFailed) || !errors.Is(conn.LastFailure(), zk.ErrAuthFailed) {
 			t.Errorf("the first call: %v, %v", err, conn.LastFailure())
 		}
 		test.Eventually(t, 20*time.Second, "the connection has ended", func() bool { return p.Seen(proxy.ConnectOp) > 1 })
 		const handshakes = 20
 		before, began := p.Seen(proxy.ConnectOp), time.Now()
 		test.Eventually(t, 20*time.Second, "later calls end with connections", func() bool {
-			if _, _, err := conn.Get("/"); err == nil {
+			if _, _, err := conn.Client().Get("/"); err == nil {
 				t.Fatal("it answers")
 			}
 			return p.Seen(proxy.ConnectOp) >= before+handshakes

@@ -24,7 +24,7 @@ func TestRestartedServer(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		s := v.Standalone(t, venue.Options{})
 		conn := connect(t, v, 20*time.Second, []string{s.Addr()})
-		session := conn.SessionID()
+		session := conn.Session()
 		var worst time.Duration
 		for down := 50 * time.Millisecond; down < 10*time.Second; down += 110 * time.Millisecond {
 			must(t, s.Kill())
@@ -34,7 +34,7 @@ func TestRestartedServer(t *testing.T) {
 			}
 			must(t, s.Restart())
 			worst = max(worst, call(t, conn, longestPause))
-			if conn.SessionID() != session {
+			if conn.Session() != session {
 				t.Fatalf("another session after an outage of %v", down)
 			}
 		}
@@ -45,7 +45,7 @@ func TestRestartedServer(t *testing.T) {
 // The connection is cut while go-zookeeper can reach the server.
 func TestCutReconnectsAtOnce(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
-		session := conn.SessionID()
+		session := conn.Session()
 		for i := range 20 {
 			limit := 40 * time.Millisecond // after a connection that did not last
 			if i%2 == 0 {
@@ -65,7 +65,7 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 				t.Error("the link did not notice the reconnect")
 			}
 		}
-		if conn.SessionID() != session || conn.Session() != session {
+		if conn.Session() != session || conn.Session() != session {
 			t.Error("another session")
 		}
 	})
@@ -89,7 +89,7 @@ func TestFrozenMember(t *testing.T) {
 				for round := range 100 {
 					conn := connect(t, v, timeout, e.Addrs())
 					call(t, conn, time.Second)
-					session := conn.SessionID()
+					session := conn.Session()
 					frozen, err := e.Leader()
 					must(t, err)
 					if which == "ours" {
@@ -115,7 +115,7 @@ func TestFrozenMember(t *testing.T) {
 					// This must be a write, because a follower without a leader still answers a
 					// read.
 					test.Eventually(t, time.Minute, "a write after the freeze", func() bool {
-						_, err := conn.Set("/", nil, -1)
+						_, err := conn.Client().Set("/", nil, -1)
 						return err == nil
 					})
 					took := time.Since(start)
@@ -125,7 +125,7 @@ func TestFrozenMember(t *testing.T) {
 					if budget := max(led, notice) + change; took > budget {
 						t.Errorf("led by one that is well after %v, written after %v, more than %v", led, took, budget)
 					}
-					if conn.SessionID() != session {
+					if conn.Session() != session {
 						t.Error("the session was lost though two of three members are well")
 					}
 					conn.Close()
@@ -179,7 +179,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
 				for range 10 {
-					waiting.Go(func() { _, _, _ = conn.Get("/") })
+					waiting.Go(func() { _, _, _ = conn.Client().Get("/") })
 				}
 				start := time.Now()
 				_ = conn.Close()

@@ -30,11 +30,11 @@ func TestDeadlineOnFrozenFollower(t *testing.T) {
 		for round := range 60 {
 			follower := followers[round%len(followers)]
 			conn := connect(t, v, timeout, []string{follower.Addr()})
-			session, path := conn.SessionID(), test.Path(t)
+			session, path := conn.Session(), test.Path(t)
 			conn.KeepAlive(true)
 			time.Sleep(timeout/2 + time.Duration(round)*23*time.Millisecond) // virtual
-			must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
-			_, _, vanished, err := witness.GetW(path)
+			must(t, errOf(conn.Client().Create(path, nil, zk.FlagEphemeral, open)))
+			_, _, vanished, err := witness.Client().GetW(path)
 			must(t, err)
 
 			must(t, follower.Pause())

@@ -105,18 +105,21 @@ func FuzzReply(f *testing.F) {
 	server.start()
 	acl := zk.WorldACL(zk.PermAll)
 	calls := []func(*Conn) error{
-		func(c *Conn) error { _, _, err := c.Get("/"); return err },
-		func(c *Conn) error { _, _, err := c.Children("/"); return err },
-		func(c *Conn) error { _, _, _, err := c.GetW("/"); return err },
-		func(c *Conn) error { _, _, err := c.Exists("/"); return err },
-		func(c *Conn) error { _, _, err := c.GetACL("/"); return err },
-		func(c *Conn) error { _, err := c.Create("/a", nil, 0, acl); return err },
-		func(c *Conn) error { _, err := c.CreateContainer("/a", nil, zk.FlagContainer, acl); return err },
-		func(c *Conn) error { _, err := c.Set("/", nil, -1); return err },
-		func(c *Conn) error { return c.Delete("/a", -1) },
-		func(c *Conn) error { _, err := c.Sync("/"); return err },
+		func(c *Conn) error { _, _, err := c.Client().Get("/"); return err },
+		func(c *Conn) error { _, _, err := c.Client().Children("/"); return err },
+		func(c *Conn) error { _, _, _, err := c.Client().GetW("/"); return err },
+		func(c *Conn) error { _, _, err := c.Client().Exists("/"); return err },
+		func(c *Conn) error { _, _, err := c.Client().GetACL("/"); return err },
+		func(c *Conn) error { _, err := c.Client().Create("/a", nil, 0, acl); return err },
 		func(c *Conn) error {
-			_, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}, &zk.CreateRequest{Path: "/a", Acl: acl}, &zk.SetDataRequest{Path: "/"})
+			_, err := c.Client().CreateContainer("/a", nil, zk.FlagContainer, acl)
+			return err
+		},
+		func(c *Conn) error { _, err := c.Client().Set("/", nil, -1); return err },
+		func(c *Conn) error { return c.Client().Delete("/a", -1) },
+		func(c *Conn) error { _, err := c.Client().Sync("/"); return err },
+		func(c *Conn) error {
+			_, err := c.Client().Multi(&zk.CheckVersionRequest{Path: "/"}, &zk.CreateRequest{Path: "/a", Acl: acl}, &zk.SetDataRequest{Path: "/"})
 			return err
 		},
 	}

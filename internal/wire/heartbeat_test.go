@@ -180,7 +180,7 @@ func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
 		began := time.Now()
 		conn.KeepAlive(true)
 		time.Sleep(timeout / 4) // virtual
-		if _, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}); err != nil {
+		if _, err := conn.Client().Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}); err != nil {
 			t.Fatal(err)
 		}
 		all := f.written(began)
@@ -274,7 +274,7 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 		for i := 0; time.Since(began) < 5*timeout; i++ {
 			time.Sleep(timeout / 400) // virtual
 			if i%10 == 0 {
-				go conn.Get("/a") // otherwise go-zookeeper leaves the silent server
+				go conn.Client().Get("/a") // otherwise go-zookeeper leaves the silent server
 			}
 			now, packets := time.Now(), f.written(time.Time{})
 			bound := packets[0].at // the handshake is a proof, too

@@ -50,7 +50,7 @@ func call(t testing.TB, conn *wire.Conn, within time.Duration) (took time.Durati
 	go func() {
 		defer close(done)
 		for {
-			if _, _, err := conn.Get("/"); err == nil || time.Since(start) > within {
+			if _, _, err := conn.Client().Get("/"); err == nil || time.Since(start) > within {
 				return
 			}
 			time.Sleep(time.Millisecond) // or no time would pass in a bubble

@@ -15,7 +15,7 @@ import (
 // release deletes a node, and creates and deletes its marker.
 func release(t *testing.T, conn *wire.Conn, path, marker string) {
 	t.Helper()
-	_, err := conn.Multi(
+	_, err := conn.Client().Multi(
 		&zk.CreateRequest{Path: marker, Acl: open, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: marker, Version: -1},
 		&zk.DeleteRequest{Path: path, Version: -1})
@@ -28,7 +28,7 @@ func TestMarkers(t *testing.T) {
 		want zk.EventType
 	}{
 		"with the marker": {release, zk.EventNodeCreated},
-		"without":         {func(t *testing.T, witness *wire.Conn, path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
+		"without":         {func(t *testing.T, witness *wire.Conn, path, _ string) { must(t, witness.Client().Delete(path, -1)) }, zk.EventNodeDeleted},
 		"a change":        {func(t *testing.T, witness *wire.Conn, path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
 		"another marker":  {func(t *testing.T, witness *wire.Conn, path, marker string) { release(t, witness, path, marker+"2") }, zk.EventNodeDeleted},
 	} {
@@ -71,7 +71,7 @@ func TestMarkers(t *testing.T) {
 					t.Errorf("where no marker was asked for a watch hears %+v", e)
 				}
 				// The watch on a marker that will not be created is removed.
-				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
+				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.Session())) == 0 })
 			})
 		})
 	}
@@ -85,7 +85,7 @@ func TestMarkersThatNeverCome(t *testing.T) {
 		throttled := []*proxy.Fault{p.Next(proxy.OtherOp, proxy.Answer(-127)), p.Next(proxy.OtherOp, proxy.Answer(-127))}
 		for i, path := range nodes(t, witness, 20) {
 			if i%2 == 0 {
-				must(t, witness.Delete(path, -1))
+				must(t, witness.Client().Delete(path, -1))
 			}
 			w, err := conn.WatchNodes(t.Context(), wire.AnySession, []string{path}, path+"-marker")
 			must(t, err)
@@ -95,7 +95,7 @@ func TestMarkersThatNeverCome(t *testing.T) {
 				}
 				continue
 			}
-			must(t, witness.Delete(path, -1))
+			must(t, witness.Client().Delete(path, -1))
 			if e := hears(t, w[0]); e.Type != zk.EventNodeDeleted {
 				t.Fatalf("hears %+v", e)
 			}
@@ -103,6 +103,6 @@ func TestMarkersThatNeverCome(t *testing.T) {
 		for _, f := range throttled {
 			test.Within(t, 20*time.Second, "the request is throttled", func() { <-f.Fired() })
 		}
-		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
+		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.Session())) == 0 })
 	})
 }

@@ -545,7 +545,7 @@ func (p *packetConn) unwatch(path string) {
 // ping has go-zookeeper send a request that any server answers from memory. Servers from 3.8.4 on
 // refuse it to a client without READ on the root, which is an answer, too.
 func (c *Conn) ping() error {
-	_, _, err := c.Exists("/")
+	_, _, err := c.client.Exists("/")
 	if err == zk.ErrNoAuth {
 		return nil
 	}

@@ -38,7 +38,7 @@ func chaos(t *testing.T, v venue.Venue) {
 	said := new(lines)
 	conn := connect(t, v, 10*time.Second, []string{p.Addr()}, wire.WithLogger(said),
 		wire.WithDigestAuth("ann", "secret"), wire.WithDigestAuth("bob", "secret"))
-	session := conn.SessionID()
+	session := conn.Session()
 	paths := nodes(t, conn, 3)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -51,9 +51,9 @@ func chaos(t *testing.T, v venue.Venue) {
 				default:
 				}
 				if n%4 == 0 {
-					conn.GetW(paths[0])
+					conn.Client().GetW(paths[0])
 				}
-				conn.Set(paths[0], []byte{byte(i)}, -1)
+				conn.Client().Set(paths[0], []byte{byte(i)}, -1)
 				watches, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[1:], "")
 				if err != nil && err != zk.ErrConnectionClosed && err != wire.ErrUnsent {
 					t.Error(err)
@@ -63,7 +63,7 @@ func chaos(t *testing.T, v venue.Venue) {
 						t.Errorf("a watch on a node that does not change hears %+v", e)
 					}
 				}
-				conn.Children(paths[0])
+				conn.Client().Children(paths[0])
 				reply, err := conn.Ask(t.Context(), session, wire.GetData(paths[1]))
 				if err == nil && (reply.Data != nil || reply.Stat.Version != 0) || err != nil && err != zk.ErrConnectionClosed && err != wire.ErrUnsent {
 					t.Errorf("%+v, %v", reply, err)
@@ -79,7 +79,7 @@ func chaos(t *testing.T, v venue.Venue) {
 	call(t, conn, 5*time.Second)
 	close(stop)
 	wg.Wait()
-	if conn.SessionID() != session {
+	if conn.Session() != session {
 		t.Error("another session")
 	}
 	if s := strings.Join(said.all(), "\n"); strings.Contains(s, "unknown request") || strings.Contains(s, "Xid < 0") {

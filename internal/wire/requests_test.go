@@ -28,25 +28,25 @@ func TestRequests(t *testing.T) {
 			must(t, err)
 			return reply
 		}
-		synced := func() { t.Helper(); must(t, errOf(witness.Sync("/"))) }
+		synced := func() { t.Helper(); must(t, errOf(witness.Client().Sync("/"))) }
 		acl := zk.DigestACL(zk.PermAll, "ann", "secret")
 		dir := test.Path(t)
 
 		made := ask(wire.Create(dir, nil, 0, open))
 		synced()
-		_, stat, err := witness.Get(dir)
+		_, stat, err := witness.Client().Get(dir)
 		must(t, err)
 		if made.Path != dir || made.Zxid != stat.Czxid || stat.DataLength != 0 || stat.EphemeralOwner != 0 {
 			t.Errorf("create: %+v, %+v", made, stat)
 		}
 		made = ask(wire.Create(dir+"/n-", []byte("data"), zk.FlagEphemeral|zk.FlagSequence, append(open, acl...)))
 		synced()
-		data, stat, err := witness.Get(made.Path)
+		data, stat, err := witness.Client().Get(made.Path)
 		must(t, err)
 		if made.Path != dir+"/n-0000000000" || made.Zxid != stat.Czxid || string(data) != "data" || stat.EphemeralOwner != conn.Session() {
 			t.Errorf("create: %+v, %q, %+v", made, data, stat)
 		}
-		if got, _, err := witness.GetACL(made.Path); err != nil || !slices.Equal(got, append(open, acl...)) {
+		if got, _, err := witness.Client().GetACL(made.Path); err != nil || !slices.Equal(got, append(open, acl...)) {
 			t.Errorf("ACL %v, %v", got, err)
 		}
 		if read := ask(wire.GetData(made.Path)); string(read.Data) != "data" || *read.Stat != *stat {
@@ -74,7 +74,7 @@ func TestRequests(t *testing.T) {
 			&zk.SetDataRequest{Path: dir, Data: []byte("x"), Version: 0},
 			&zk.DeleteRequest{Path: made.Path, Version: 1}))
 		synced()
-		data, stat, err = witness.Get(dir)
+		data, stat, err = witness.Client().Get(dir)
 		must(t, err)
 		if r := multi.Results; len(r) != 5 || r[1].String != dir+"/n-0000000001" || r[2].String != dir+"/c" || r[3].Stat.Mzxid != stat.Mzxid || r[3].Stat.Version != 1 ||
 			multi.Zxid != stat.Mzxid || string(data) != "x" || multi.Failed != -1 {
@@ -82,7 +82,7 @@ func TestRequests(t *testing.T) {
 		}
 		ask(wire.Delete(dir+"/n-0000000001", -1))
 		synced()
-		children, _, err := witness.Children(dir)
+		children, _, err := witness.Client().Children(dir)
 		if err != nil || !slices.Equal(children, []string{"c"}) {
 			t.Errorf("left: %q, %v", children, err)
 		}
@@ -181,7 +181,7 @@ func TestRequestsWithoutAReply(t *testing.T) {
 					f.Release()
 				}
 				time.Sleep(time.Second) // virtual time: a request under way arrives
-				if _, stat, err := witness.Get(path); err != nil || (stat.Version == 1) != c.done {
+				if _, stat, err := witness.Client().Get(path); err != nil || (stat.Version == 1) != c.done {
 					t.Errorf("%+v, %v", stat, err)
 				}
 			})
@@ -204,7 +204,7 @@ func TestRequestsWaitForTheCredentials(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
 		path := test.Path(t)
-		must(t, errOf(conn.Create(path, nil, 0, zk.AuthACL(zk.PermAll))))
+		must(t, errOf(conn.Client().Create(path, nil, 0, zk.AuthACL(zk.PermAll))))
 		for range 20 {
 			auth := p.Next(proxy.AuthOp, proxy.HoldRequest)
 			p.Cut()
@@ -232,7 +232,7 @@ func TestRequestsWaitForTheCredentials(t *testing.T) {
 			auth.Release()
 			must(t, <-got)
 		}
-		if _, stat, err := conn.Get(path); err != nil || stat.Version != 0 {
+		if _, stat, err := conn.Client().Get(path); err != nil || stat.Version != 0 {
 			t.Errorf("%+v, %v", stat, err)
 		}
 	})
@@ -247,7 +247,7 @@ func TestCredentialsThatAServerDemands(t *testing.T) {
 			t.Errorf("the locks' request: %v", err)
 		}
 		p.Next(proxy.ReadOp, proxy.Answer(-124))
-		if _, _, err := conn.Get("/"); err != zk.ErrAuthFailed {
+		if _, _, err := conn.Client().Get("/"); err != zk.ErrAuthFailed {
 			t.Errorf("the client's request: %v", err)
 		}
 	})

@@ -67,7 +67,7 @@ func TestSASLComesFirst(t *testing.T) {
 		}
 		conn := f.start().connect(WithSASL(mechanism), WithDigestAuth("ann", "secret"))
 		conn.KeepAlive(true)
-		if _, _, _, err := conn.GetW("/"); err != nil {
+		if _, _, _, err := conn.Client().GetW("/"); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

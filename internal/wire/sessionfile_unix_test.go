@@ -93,7 +93,7 @@ func (p predecessor) succeed(t *testing.T, v venue.Venue, opts ...wire.Option) *
 // freed asserts that the predecessor's session has ended, or that it lives.
 func (p predecessor) freed(t *testing.T, conn *wire.Conn, want bool) {
 	t.Helper()
-	if there, _, err := conn.Exists(p.node); err != nil || there == want {
+	if there, _, err := conn.Client().Exists(p.node); err != nil || there == want {
 		t.Errorf("the node of the predecessor is there: %v, %v", there, err)
 	}
 }
@@ -121,7 +121,7 @@ func TestASessionFileFreesTheDead(t *testing.T) {
 		if want := fmt.Sprintf("zklocks: ended session %#x, whose process has died", uint64(dead)); !slices.Contains(said.all(), want) {
 			t.Errorf("the log %q does not have %q", said.all(), want)
 		}
-		if conn.SessionID() == dead {
+		if conn.Session() == dead {
 			t.Error("the new connection has the old session")
 		}
 		if err := conn.Close(); err != nil {
@@ -253,7 +253,7 @@ func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
 		if want := fmt.Sprintf("zklocks: session file %s: in use by process %d", file, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, wire.ErrFileInUse) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if there, _, err := first.Exists(node); err != nil || !there {
+		if there, _, err := first.Client().Exists(node); err != nil || !there {
 			t.Errorf("the node of the first is there: %v, %v", there, err)
 		}
 		// The second waits for a while, in case the first is being closed.
@@ -271,7 +271,7 @@ func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
 			}
 		})
 		second := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
-		if there, _, err := second.Exists(node); err != nil || there {
+		if there, _, err := second.Client().Exists(node); err != nil || there {
 			t.Errorf("the node of the first is there: %v, %v", there, err)
 		}
 	})
@@ -290,7 +290,7 @@ func TestACloseThatNoServerConfirms(t *testing.T) {
 			t.Fatal("Close returned no error")
 		}
 		next := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
-		if there, _, err := next.Exists(node); err != nil || there {
+		if there, _, err := next.Client().Exists(node); err != nil || there {
 			t.Errorf("the node of the closed connection is there: %v, %v", there, err)
 		}
 	})
@@ -418,7 +418,7 @@ func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
 		}
 		next := func() int64 {
 			t.Helper()
-			old := conn.SessionID()
+			old := conn.Session()
 			v.Expire(t, conn)
 			test.Eventually(t, 10*time.Second, "another session", func() bool { id := conn.Session(); return id != 0 && id != old })
 			return conn.Session()

@@ -29,17 +29,17 @@ func end(t *testing.T, v venue.Venue, conn *wire.Conn, servers []string, opts ..
 
 func create(t *testing.T, conn *wire.Conn, node string) {
 	t.Helper()
-	if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func gone(t *testing.T, witness *wire.Conn, node string) {
 	t.Helper()
-	if _, err := witness.Sync(node); err != nil {
+	if _, err := witness.Client().Sync(node); err != nil {
 		t.Error(err)
 	}
-	if there, _, err := witness.Exists(node); err != nil || there {
+	if there, _, err := witness.Client().Exists(node); err != nil || there {
 		t.Errorf("%s is there: %v, %v", node, there, err)
 	}
 }
@@ -55,7 +55,7 @@ func TestAnyMemberEndsASession(t *testing.T) {
 			for j, via := range e.Addrs() {
 				ann := wire.WithDigestAuth("ann", "secret")
 				conn, node := connect(t, v, 20*time.Second, []string{from}, ann), fmt.Sprintf("/end%d%d", i, j)
-				if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
+				if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
 					t.Fatal(err)
 				}
 				for _, want := range []error{nil, wire.ErrOver} {
@@ -107,7 +107,7 @@ func TestASessionIsEndedWithCredentials(t *testing.T) {
 		secure := wire.WithTLS(&tls.Config{RootCAs: ca.Pool})
 		ann := []wire.Option{secure, wire.WithDigestAuth("ann", "secret")}
 		conn, node := connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), test.Path(t)
-		if _, err := conn.Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
+		if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than two ticks, after which the session is over
@@ -133,7 +133,7 @@ func TestRequestsThatArriveAfterTheEnd(t *testing.T) {
 			for j, via := range []string{e.Addrs()[0], e.Addrs()[1]} { // the member of the connection, and another
 				p := v.Proxy(t, e.Addrs()[0])
 				conn, node := connect(t, v, 20*time.Second, []string{p.Addr()}), fmt.Sprintf("/late%d%d", i, j)
-				if _, err := witness.Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+				if _, err := witness.Client().Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 					t.Fatal(err)
 				}
 				late, answered := p.Next(op, proxy.HoldRequest), make(chan error, 1)
@@ -155,10 +155,10 @@ func TestRequestsThatArriveAfterTheEnd(t *testing.T) {
 						t.Errorf("%v is executed after the end of its session", op)
 					}
 				})
-				if _, err := witness.Sync(node); err != nil {
+				if _, err := witness.Client().Sync(node); err != nil {
 					t.Error(err)
 				}
-				if _, stat, err := witness.Get(node); err != nil || stat.Version != 0 || stat.NumChildren != 0 {
+				if _, stat, err := witness.Client().Get(node); err != nil || stat.Version != 0 || stat.NumChildren != 0 {
 					t.Errorf("%v is executed after the end of its session: %+v, %v", op, stat, err)
 				}
 				_ = conn.Close()

@@ -38,7 +38,7 @@ func TestTLS(t *testing.T) {
 		// certificate has.
 		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, wire.WithTLS(config))
 		call(t, conn, 2*time.Second)
-		if !conn.Alive(conn.SessionID()) {
+		if !conn.Alive(conn.Session()) {
 			t.Error("the link does not know the session")
 		}
 		if config.ServerName != "" {
@@ -114,13 +114,13 @@ func TestClientCertificate(t *testing.T) {
 		ann := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "ann", later)))
 		bob := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "bob", later)))
 		path := test.Path(t)
-		if _, err := ann.Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
+		if _, err := ann.Client().Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := ann.Get(path); err != nil {
+		if _, _, err := ann.Client().Get(path); err != nil {
 			t.Errorf("ann: %v", err)
 		}
-		if _, _, err := bob.Get(path); !errors.Is(err, zk.ErrNoAuth) {
+		if _, _, err := bob.Client().Get(path); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("bob: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)

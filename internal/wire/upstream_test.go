@@ -32,11 +32,11 @@ func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		e := v.Cluster(t, 3, venue.Options{})
 		conn := v.Connect(t, 60*time.Second, e.Addrs()...)
-		session, first := conn.SessionID(), conn.Server()
+		session, first := conn.Session(), conn.Server()
 		writes := func() { // which needs the quorum
 			t.Helper()
 			test.Eventually(t, 20*time.Second, "a write", func() bool {
-				_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+				_, err := conn.Client().Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 				return err == nil
 			})
 		}
@@ -61,7 +61,7 @@ func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
 		}
 		two.Wait()
 		writes()
-		if conn.SessionID() != session {
+		if conn.Session() != session {
 			t.Error("another session")
 		}
 	})
@@ -78,12 +78,12 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 		events := make([]<-chan zk.Event, len(paths))
 		for i, path := range paths {
 			var err error
-			_, _, events[i], err = conn.GetW(path)
+			_, _, events[i], err = conn.Client().GetW(path)
 			must(t, err)
 		}
 		p.Refuse()
 		for i := 0; i < len(paths); i += 50 {
-			must(t, witness.Delete(paths[i], -1))
+			must(t, witness.Client().Delete(paths[i], -1))
 		}
 		must(t, p.Accept())
 		for i, path := range paths {
@@ -111,7 +111,7 @@ func TestUpstreamWaitsForASlowServer(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		p.Next(proxy.ReadOp, proxy.DelayReply(time.Second))
-		if _, _, err := conn.Get("/"); err != nil {
+		if _, _, err := conn.Client().Get("/"); err != nil {
 			t.Error(err)
 		}
 		if n := p.Seen(proxy.ConnectOp); n != 1 {

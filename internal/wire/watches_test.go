@@ -23,13 +23,13 @@ import (
 func nodes(t *testing.T, conn *wire.Conn, n int) []string {
 	t.Helper()
 	dir := test.Path(t)
-	must(t, errOf(conn.Create(dir, nil, 0, open)))
+	must(t, errOf(conn.Client().Create(dir, nil, 0, open)))
 	paths, creates := make([]string, n), make([]any, n)
 	for i := range paths {
 		paths[i] = fmt.Sprintf("%s/%s-%d", dir, strings.Repeat("long", 30), i)
 		creates[i] = &zk.CreateRequest{Path: paths[i], Acl: open}
 	}
-	_, err := conn.Multi(creates...)
+	_, err := conn.Client().Multi(creates...)
 	must(t, err)
 	return paths
 }
@@ -53,23 +53,23 @@ func silent(t *testing.T, watches ...*wire.Watch) {
 
 func set(t *testing.T, conn *wire.Conn, path string) {
 	t.Helper()
-	_, err := conn.Set(path, []byte("changed"), -1)
+	_, err := conn.Client().Set(path, []byte("changed"), -1)
 	must(t, err)
 }
 
 // answered waits until the connection has received everything sent before.
 func answered(t *testing.T, conn *wire.Conn) {
 	t.Helper()
-	must(t, errOf(conn.Sync("/")))
+	must(t, errOf(conn.Client().Sync("/")))
 }
 
 func TestWatchNodes(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		paths := nodes(t, witness, 5)
 		set(t, witness, paths[3])
-		must(t, witness.Delete(paths[4], -1))
+		must(t, witness.Client().Delete(paths[4], -1))
 		answered(t, conn)
-		_, _, own, err := conn.GetW(paths[1])
+		_, _, own, err := conn.Client().GetW(paths[1])
 		must(t, err)
 
 		before := p.Seen(proxy.AnyOp)
@@ -83,7 +83,7 @@ func TestWatchNodes(t *testing.T) {
 		}
 		silent(t, w[:4]...)
 
-		must(t, witness.Delete(paths[1], -1))
+		must(t, witness.Client().Delete(paths[1], -1))
 		if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
 			t.Errorf("of a deletion a watch hears %+v", e)
 		}
@@ -138,7 +138,7 @@ func TestWatchNodesTwice(t *testing.T) {
 		if t.Failed() || first[0] != second[0] || first[1] != second[1] || first[1] != third[0] || first[0] == first[1] {
 			t.Fatalf("%p, %p, %p", first, second, third)
 		}
-		must(t, witness.Delete(paths[1], -1))
+		must(t, witness.Client().Delete(paths[1], -1))
 		if e := hears(t, first[1]); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
 			t.Errorf("hears %+v", e)
 		}
@@ -163,7 +163,7 @@ func TestWatchData(t *testing.T) {
 		// watch returns a watch after so many reads with a watch.
 		watch := func(sets int32) *wire.Watch {
 			t.Helper()
-			_, _, err := conn.Get(path)
+			_, _, err := conn.Client().Get(path)
 			must(t, err)
 			w, err := conn.WatchData(t.Context(), wire.AnySession, path)
 			must(t, err)
@@ -202,12 +202,12 @@ func TestWatchData(t *testing.T) {
 		if n := p.Seen(proxy.WatchesOp); n != 0 {
 			t.Errorf("the client has set watches again: %d requests", n)
 		}
-		must(t, witness.Delete(path, -1))
+		must(t, witness.Client().Delete(path, -1))
 		answered(t, conn)
 		if _, err := conn.WatchData(t.Context(), wire.AnySession, path); err != zk.ErrNoNode {
 			t.Errorf("of a node that does not exist: %v", err)
 		}
-		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
+		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.Session())) == 0 })
 	})
 }
 
@@ -224,7 +224,7 @@ func TestWatchNodesOfThousands(t *testing.T) {
 			t.Errorf("%d requests for 300 kB", n)
 		}
 		for _, i := range []int{1999, 0, 1000} {
-			must(t, witness.Delete(paths[i], -1))
+			must(t, witness.Client().Delete(paths[i], -1))
 			if e := hears(t, w[i]); e.Type != zk.EventNodeDeleted || e.Path != paths[i] {
 				t.Errorf("watch %d hears %+v", i, e)
 			}
@@ -265,7 +265,7 @@ func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
 		answered(t, conn)
 		late, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
 		must(t, err)
-		must(t, witness.Delete(paths[0], -1))
+		must(t, witness.Client().Delete(paths[0], -1))
 		if e := hears(t, late[0]); e.Type != zk.EventNodeDeleted {
 			t.Errorf("after the reconnect a watch hears %+v", e)
 		}
@@ -281,12 +281,12 @@ func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		server := v.Standalone(t, venue.Options{}).Addr()
 		witness := connect(t, v, 20*time.Second, []string{server}, wire.WithDigestAuth("root", "secret"))
-		must(t, errOf(witness.Create("/ann", nil, 0, open)))
-		_, err := witness.SetACL("/", append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(zk.PermCreate)...), -1)
+		must(t, errOf(witness.Client().Create("/ann", nil, 0, open)))
+		_, err := witness.Client().SetACL("/", append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(zk.PermCreate)...), -1)
 		must(t, err)
 		p := v.Proxy(t, server)
 		conn := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
-		must(t, errOf(conn.Create("/ann/a", nil, 0, zk.AuthACL(zk.PermAll))))
+		must(t, errOf(conn.Client().Create("/ann/a", nil, 0, zk.AuthACL(zk.PermAll))))
 		var mu sync.Mutex
 		var asked []proxy.Op // on the current connection
 		p.OnRequest(func(op proxy.Op) {
@@ -327,14 +327,14 @@ func TestWatchesAreSetAgain(t *testing.T) {
 				var events []<-chan zk.Event
 				paths := nodes(t, witness, 3)
 				for _, path := range paths {
-					_, _, event, err := conn.GetW(path)
+					_, _, event, err := conn.Client().GetW(path)
 					must(t, err)
 					events = append(events, event)
 				}
 				twice := []*proxy.Fault{p.Next(proxy.WatchesOp, action), p.Next(proxy.WatchesOp, action)}
 				p.Refuse()
 				set(t, witness, paths[0])
-				must(t, witness.Delete(paths[1], -1))
+				must(t, witness.Client().Delete(paths[1], -1))
 				must(t, p.Accept())
 				for _, f := range twice {
 					test.Within(t, 20*time.Second, "the fault", func() { <-f.Fired() })
@@ -393,7 +393,7 @@ func TestTwoWatchNodesAtOnce(t *testing.T) {
 		if w == nil {
 			t.Fatal("an error from the request that the server has answered")
 		}
-		must(t, conn.Delete(paths[0], -1))
+		must(t, conn.Client().Delete(paths[0], -1))
 		if e := hears(t, w); e.Type != zk.EventNodeDeleted {
 			t.Errorf("the watch hears %+v", e)
 		}
@@ -447,7 +447,7 @@ func TestADroppedWatch(t *testing.T) {
 		w.Drop()
 		watched(2) // the server's watch remains for the next waiter, while the node is watched
 		w = children(path)
-		must(t, errOf(witness.Create(path+"/child", nil, 0, open)))
+		must(t, errOf(witness.Client().Create(path+"/child", nil, 0, open)))
 		if e := hears(t, w); e.Type != zk.EventNodeChildrenChanged {
 			t.Errorf("the next watch says %+v", e)
 		}

@@ -234,7 +234,7 @@ func TestMalformedHandshake(t *testing.T) {
 					return true
 				}
 				conn := f.start().connect()
-				if _, _, err := conn.Get("/"); err != nil {
+				if _, _, err := conn.Client().Get("/"); err != nil {
 					t.Error(err)
 				}
 			})
@@ -277,10 +277,10 @@ func TestMalformedReply(t *testing.T) {
 		return func(c *Conn) error { _, err := c.Ask(context.Background(), AnySession, r); return err }
 	}
 	check := &zk.CheckVersionRequest{Path: "/"}
-	get := calls{func(c *Conn) error { _, _, err := c.Get("/"); return err }, own(GetData("/"))}
-	children := calls{func(c *Conn) error { _, _, err := c.Children("/"); return err }, own(Children("/"))}
-	acl := calls{func(c *Conn) error { _, _, err := c.GetACL("/"); return err }}
-	multi := calls{func(c *Conn) error { _, err := c.Multi(check); return err }, own(Multi(check))}
+	get := calls{func(c *Conn) error { _, _, err := c.Client().Get("/"); return err }, own(GetData("/"))}
+	children := calls{func(c *Conn) error { _, _, err := c.Client().Children("/"); return err }, own(Children("/"))}
+	acl := calls{func(c *Conn) error { _, _, err := c.Client().GetACL("/"); return err }}
+	multi := calls{func(c *Conn) error { _, err := c.Client().Multi(check); return err }, own(Multi(check))}
 	event := func(parts ...[]byte) func(int32) []byte {
 		return func(int32) []byte { return body(xidEvent, parts...) }
 	}

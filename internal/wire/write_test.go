@@ -53,7 +53,7 @@ func TestFailedWrites(t *testing.T) {
 			for {
 				// The call may be sent at the same time as the packet whose write fails. Then it is
 				// lost.
-				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || conn.IsClosed() {
+				if _, _, err := conn.Client().Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || conn.IsClosed() {
 					got <- err
 					return
 				}
@@ -79,7 +79,7 @@ func TestFailedWrites(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			conn, _, op := connect(t)
 			op.Store(opGetData)
-			if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) {
+			if _, _, err := conn.Client().Get("/"); !errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("got %v, want a lost connection", err)
 			}
 			answers(t, conn)
@@ -92,7 +92,7 @@ func TestFailedWrites(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			conn, f, op := connect(t, WithDigestAuth("ann", "secret"))
 			op.Store(opGetData)
-			conn.Get("/")
+			conn.Client().Get("/")
 			op.Store(opSetAuth)
 			answers(t, conn)
 			if n := f.handshakes.Load(); n < 2 {
@@ -155,7 +155,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				close(pipe.shut)
 				var waiting sync.WaitGroup
 				for range c.waiting {
-					waiting.Go(func() { _, _, _ = conn.Get("/") })
+					waiting.Go(func() { _, _, _ = conn.Client().Get("/") })
 				}
 				time.Sleep(time.Millisecond)                                       // virtual: they wait
 				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the write of go-zookeeper times out

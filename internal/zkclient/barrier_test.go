@@ -46,7 +46,7 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 					must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: made.Nodes})))
 					test.Eventually(t, 20*time.Second, "nothing", func() bool { return len(l.children(t)) == 0 })
 				}
-				if l.conn.SessionID() != l.sess {
+				if l.conn.Session() != l.sess {
 					t.Error("the session is another")
 				}
 			})

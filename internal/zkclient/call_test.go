@@ -118,7 +118,7 @@ func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 				fired(t, f)
 			}
 		}
-		if l.conn.SessionID() != l.sess {
+		if l.conn.Session() != l.sess {
 			t.Error("the session did not survive")
 		}
 	})
@@ -139,7 +139,7 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 		if _, _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
 			t.Error(err)
 		}
-		test.AssertEmpty(t, l.witness, l.dir)
+		test.AssertEmpty(t, l.witness.Client(), l.dir)
 	})
 }
 

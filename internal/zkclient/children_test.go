@@ -28,7 +28,7 @@ func TestWatchChildren(t *testing.T) {
 		}
 		create := func(path string) {
 			t.Helper()
-			_, err := l.witness.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			_, err := l.witness.Client().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 			must(t, err)
 		}
 		for _, c := range []struct {
@@ -37,8 +37,8 @@ func TestWatchChildren(t *testing.T) {
 		}{
 			{func() { create(dir) }, zk.EventNodeCreated},
 			{func() { create(dir + "/a") }, zk.EventNodeChildrenChanged},
-			{func() { must(t, l.witness.Delete(dir+"/a", -1)) }, zk.EventNodeChildrenChanged},
-			{func() { must(t, l.witness.Delete(dir, -1)) }, zk.EventNodeDeleted},
+			{func() { must(t, l.witness.Client().Delete(dir+"/a", -1)) }, zk.EventNodeChildrenChanged},
+			{func() { must(t, l.witness.Client().Delete(dir, -1)) }, zk.EventNodeDeleted},
 		} {
 			w := watch()
 			if e, fired := w.Fired(); fired {
@@ -66,11 +66,11 @@ func TestWatchChildrenOfADirectoryThatIsMadeMeanwhile(t *testing.T) {
 			done <- w
 		}()
 		<-exists.Fired()
-		_, err := l.witness.Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
+		_, err := l.witness.Client().Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
 		must(t, err)
 		exists.Release()
 		w := <-done
-		_, err = l.witness.Create(dir+"/a", nil, 0, zk.WorldACL(zk.PermAll))
+		_, err = l.witness.Client().Create(dir+"/a", nil, 0, zk.WorldACL(zk.PermAll))
 		must(t, err)
 		if e := event(t, w); e.Type != zk.EventNodeChildrenChanged {
 			t.Errorf("got %+v", e)

@@ -21,7 +21,7 @@ func TestClaimTellsWhatTheTransactionSaw(t *testing.T) {
 		if made.Dir == nil || made.Dir.NumChildren != 3 {
 			t.Fatalf("directory: %+v", made.Dir)
 		}
-		_, stat, err := l.witness.Exists(l.path(made.Nodes[2]))
+		_, stat, err := l.witness.Client().Exists(l.path(made.Nodes[2]))
 		must(t, err)
 		if stat.Czxid != made.Dir.Mzxid || stat.EphemeralOwner != l.sess {
 			t.Errorf("node %+v of session %d, directory %+v", stat, l.sess, made.Dir)
@@ -103,7 +103,7 @@ func TestAClaimOfWhichSomeIsGoneIsMadeAgain(t *testing.T) {
 			return err
 		})
 		fired(t, cut, barrier)
-		must(t, l.witness.Delete(l.dir+"/"+l.children(t)[1], -1))
+		must(t, l.witness.Client().Delete(l.dir+"/"+l.children(t)[1], -1))
 		barrier.Release()
 		must(t, result(t, 20*time.Second, "claim", claimed))
 		test.Eventually(t, 10*time.Second, "what was left of the first is gone", func() bool { return len(l.children(t)) == 3 })
@@ -197,8 +197,8 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 					// received it.
 					test.Eventually(t, 10*time.Second, "the create has arrived", func() bool { return l.Seen(proxy.CreateOp) > 0 })
 					test.Eventually(t, 10*time.Second, "its nodes are being deleted", func() bool { return l.Seen(proxy.DeleteOp) > 0 })
-					test.AssertEmpty(t, l.witness, l.dir)
-					if l.conn.SessionID() != l.sess {
+					test.AssertEmpty(t, l.witness.Client(), l.dir)
+					if l.conn.Session() != l.sess {
 						t.Error("the session is another: its end has swept up")
 					}
 				})
@@ -211,7 +211,7 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 // names them.
 func TestACanceledClaimThatMayNotListLeavesNothing(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		must(t, err)
 		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -221,9 +221,9 @@ func TestACanceledClaimThatMayNotListLeavesNothing(t *testing.T) {
 		mustBe(t, result(t, time.Second, "claim", claimed), context.Canceled)
 		hold.Release()
 		test.Eventually(t, 10*time.Second, "its nodes are being deleted", func() bool { return l.Seen(proxy.DeleteOp) > 0 })
-		_, err = l.witness.SetACL(l.dir, open, -1)
+		_, err = l.witness.Client().SetACL(l.dir, open, -1)
 		must(t, err)
-		test.AssertEmpty(t, l.witness, l.dir)
+		test.AssertEmpty(t, l.witness.Client(), l.dir)
 	})
 }
 
@@ -252,14 +252,14 @@ func TestARefusedClaimLeavesNothing(t *testing.T) {
 func TestOnlyNodesOfTheClaimAreFound(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		for _, name := range []string{"_c_", "_c_x", "_c_x-lock-0000000000", "lock-0000000001", "README"} {
-			_, err := l.witness.Create(l.dir+"/"+name, nil, 0, open)
+			_, err := l.witness.Client().Create(l.dir+"/"+name, nil, 0, open)
 			must(t, err)
 		}
 		f := l.Next(proxy.CreateOp, proxy.CutBefore)
 		made, err := claimOne(within(t, 10*time.Second), l.client, l.sess, l.want(1))
 		must(t, err)
 		fired(t, f)
-		_, stat, err := l.witness.Exists(l.path(made.Nodes[0]))
+		_, stat, err := l.witness.Client().Exists(l.path(made.Nodes[0]))
 		must(t, err)
 		if len(made.Nodes) != 1 || stat.EphemeralOwner != l.sess {
 			t.Errorf("%+v, %+v", made, stat)

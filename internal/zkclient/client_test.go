@@ -18,9 +18,9 @@ import (
 // use leaves no reference on the stack of its caller.
 func use(t *testing.T, conn *wire.Conn) weak.Pointer[Client] {
 	c := Of(conn)
-	lease := c.Keep(conn.SessionID())
+	lease := c.Keep(conn.Session())
 	defer lease.End()
-	if _, err := c.Watch(context.Background(), conn.SessionID(), "/"); err != nil {
+	if _, err := c.Watch(context.Background(), conn.Session(), "/"); err != nil {
 		t.Error(err)
 	}
 	return weak.Make(c)

@@ -20,11 +20,11 @@ import (
 func (l *line) reaped(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		child, err := l.witness.Create(path+"/used", nil, 0, open)
+		child, err := l.witness.Client().Create(path+"/used", nil, 0, open)
 		must(t, err)
-		must(t, l.witness.Delete(child, -1))
+		must(t, l.witness.Client().Delete(child, -1))
 		test.Eventually(t, 10*time.Second, path+" is swept up", func() bool {
-			exists, _, err := l.witness.Exists(path)
+			exists, _, err := l.witness.Client().Exists(path)
 			return err == nil && !exists
 		})
 	}
@@ -34,7 +34,7 @@ func (l *line) reaped(t *testing.T, paths ...string) {
 func (l *line) stays(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if exists, _, err := l.witness.Exists(path); err != nil || !exists {
+		if exists, _, err := l.witness.Client().Exists(path); err != nil || !exists {
 			t.Errorf("%s: exists %v, %v", path, exists, err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
 		made, err := claimOne(ctx, l.client, l.sess, claim)
 		must(t, err)
 		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: dir, Nodes: made.Nodes})))
-		test.AssertEmpty(t, l.witness, l.dir) // the server deletes them one after the other
+		test.AssertEmpty(t, l.witness.Client(), l.dir) // the server deletes them one after the other
 		l.stays(t, l.dir)
 	})
 }
@@ -74,14 +74,14 @@ func TestMakeDirWhileParentsAreReaped(t *testing.T) {
 					return
 				default:
 				}
-				_ = l.witness.Delete(l.dir+"/a/b", -1)
-				_ = l.witness.Delete(l.dir+"/a", -1)
+				_ = l.witness.Client().Delete(l.dir+"/a/b", -1)
+				_ = l.witness.Client().Delete(l.dir+"/a", -1)
 			}
 		})
 		for i := range 50 {
 			path := fmt.Sprintf("%s/a/b/%d", l.dir, i)
 			must(t, l.client.MakeDir(ctx, path, open))
-			must(t, l.witness.Delete(path, -1))
+			must(t, l.witness.Client().Delete(path, -1))
 		}
 		close(stop)
 		reaper.Wait()
@@ -117,7 +117,7 @@ func TestMakeLeafAndNode(t *testing.T) {
 		l.reaped(t, l.dir+"/n/queue")
 		l.stays(t, l.dir+"/n")
 		must(t, l.client.MakeNode(ctx, l.dir+"/p/q", nil, open))
-		must(t, l.witness.Delete(l.dir+"/p/q", -1))
+		must(t, l.witness.Client().Delete(l.dir+"/p/q", -1))
 		l.reaped(t, l.dir+"/p") // a parent that MakeNode has created
 		ephemeral := l.path(l.claim(t, 1)[0])
 		mustBe(t, l.client.MakeDir(ctx, ephemeral+"/x", open), zk.ErrNoChildrenForEphemerals)

@@ -55,8 +55,8 @@ func newLineAt(t *testing.T, v venue.Venue, timeout time.Duration, server string
 		dir:     test.Path(t),
 	}
 	l.client = Of(l.conn)
-	l.sess = l.conn.SessionID()
-	if _, err := l.witness.Create(l.dir, nil, 0, open); err != nil {
+	l.sess = l.conn.Session()
+	if _, err := l.witness.Client().Create(l.dir, nil, 0, open); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -87,10 +87,10 @@ func (l *line) claiming(ctx context.Context, nodes int) <-chan error {
 // children returns the children of a directory after a barrier.
 func (l *line) children(t *testing.T) []string {
 	t.Helper()
-	if _, err := l.witness.Sync(l.dir); err != nil {
+	if _, err := l.witness.Client().Sync(l.dir); err != nil {
 		t.Fatal(err)
 	}
-	return test.Children(t, l.witness, l.dir)
+	return test.Children(t, l.witness.Client(), l.dir)
 }
 
 // empty fails the test if the directory has children.
@@ -156,7 +156,7 @@ func (l *line) newSession(t *testing.T) int64 {
 	t.Helper()
 	var now atomic.Int64
 	test.Eventually(t, 15*time.Second, "a new session", func() bool {
-		now.Store(l.conn.SessionID())
+		now.Store(l.conn.Session())
 		return now.Load() != 0 && now.Load() != l.sess && l.conn.State() == zk.StateHasSession
 	})
 	return now.Load()

@@ -25,7 +25,7 @@ func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
 func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 	t.Helper()
 	other := Of(l.witness)
-	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-marker", []string{l.path(n)})
+	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.Session(), "-marker", []string{l.path(n)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				n := l.claim(t, 1)[0]
 				marker := strings.Repeat("m", c.longer)
-				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), marker, []string{l.path(n)})
+				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.Session(), marker, []string{l.path(n)})
 				must(t, err)
 				must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: marker, ACL: open}))
 				if e := event(t, w[0]); Released(e) != c.marked || !Gone(e) {
@@ -62,7 +62,7 @@ func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		n := l.claim(t, 1)[0]
 		w := l.watchMarker(t, n)
-		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)
 		must(t, l.removeWithMarker(t, n))
 		if e := event(t, w); Released(e) || !Gone(e) {
@@ -82,7 +82,7 @@ func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 			result <- l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-marker", ACL: open})
 		}()
 		fired(t, lost, again)
-		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)
 		again.Release()
 		test.Within(t, 20*time.Second, "it is removed", func() { err = <-result })

@@ -76,7 +76,7 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withLine(t, 4*time.Second, func(t *testing.T, l *line) {
 				node := l.claim(t, 1)[0]
-				_, _, gone, err := l.witness.GetW(l.path(node))
+				_, _, gone, err := l.witness.Client().GetW(l.path(node))
 				must(t, err)
 				lease, lost := l.keep(t)
 				l.seen(t, proxy.CheckOp, 2)
@@ -117,9 +117,9 @@ func TestAliveComesBackWithTheConnection(t *testing.T) {
 		result(t, 10*time.Second, "loss", lost)
 		l.Unmute()
 		test.Eventually(t, 10*time.Second, "alive again, or expired", func() bool {
-			return lease.Alive() == nil || l.conn.SessionID() != l.sess && l.conn.SessionID() != 0
+			return lease.Alive() == nil || l.conn.Session() != l.sess && l.conn.Session() != 0
 		})
-		must(t, l.client.Refresh(within(t, 10*time.Second), l.conn.SessionID()))
+		must(t, l.client.Refresh(within(t, 10*time.Second), l.conn.Session()))
 	})
 }
 

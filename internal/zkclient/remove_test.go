@@ -53,7 +53,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 				nodes := l.claim(t, c.nodes)
 				w := l.watchMarker(t, nodes[0])
 				for _, i := range c.gone {
-					must(t, l.witness.Delete(l.path(nodes[i]), -1))
+					must(t, l.witness.Client().Delete(l.path(nodes[i]), -1))
 				}
 				var faults []*proxy.Fault
 				for _, f := range c.faults {
@@ -82,7 +82,7 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 		must(t, l.Accept())
 		mustBe(t, result(t, 10*time.Second, "remove", removed), ErrOver)
 		mustBe(t, result(t, 10*time.Second, "a later remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), ErrOver)
-		test.AssertEmpty(t, l.witness, l.dir)
+		test.AssertEmpty(t, l.witness.Client(), l.dir)
 	})
 }
 
@@ -90,11 +90,11 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 func TestRemoveKeepsAWornDirectoryWithData(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		nodes := l.claim(t, 1)
-		_, err := l.witness.Set(l.dir, []byte("theirs"), -1)
+		_, err := l.witness.Client().Set(l.dir, []byte("theirs"), -1)
 		must(t, err)
 		nodes[0].Seq = 1 << 30 // the delete uses only the name
 		must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: nodes}))
-		if data, stat, err := l.witness.Get(l.dir); err != nil || string(data) != "theirs" || stat.NumChildren != 0 {
+		if data, stat, err := l.witness.Client().Get(l.dir); err != nil || string(data) != "theirs" || stat.NumChildren != 0 {
 			t.Errorf("%q, %+v, %v", data, stat, err)
 		}
 	})
@@ -106,7 +106,7 @@ func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		beside := l.want(1)
 		beside.Dir += "-beside"
-		_, err := l.witness.Create(beside.Dir, nil, 0, open)
+		_, err := l.witness.Client().Create(beside.Dir, nil, 0, open)
 		must(t, err)
 		stays := l.claim(t, 1)
 		made, _, err := l.client.Claim(within(t, 20*time.Second), l.sess, beside, l.want(1))
@@ -121,7 +121,7 @@ func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 		children := func(dir string, want int32) {
 			t.Helper()
 			children := int32(-1)
-			exists, stat, err := l.witness.Exists(dir)
+			exists, stat, err := l.witness.Client().Exists(dir)
 			must(t, err)
 			if exists {
 				children = stat.NumChildren
@@ -164,13 +164,13 @@ func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
 func TestReplaceOfWhatIsGone(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		old := l.claim(t, 1)[0]
-		must(t, l.witness.Delete(l.path(old), -1))
+		must(t, l.witness.Client().Delete(l.path(old), -1))
 		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), zk.ErrNoNode)
 		l.empty(t)
 		old = l.claim(t, 1)[0]
 		l.v.Expire(t, l.conn)
 		l.newSession(t)
 		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), ErrOver)
-		test.AssertEmpty(t, l.witness, l.dir)
+		test.AssertEmpty(t, l.witness.Client(), l.dir)
 	})
 }

@@ -113,7 +113,7 @@ func TestTransact(t *testing.T) {
 				if asked := seen() - before; asked != c.asked {
 					t.Errorf("the server has heard of %d of its requests, want %d", asked, c.asked)
 				}
-				if _, stat, err := l.witness.Get(l.dir); err != nil || stat.Version != c.writes {
+				if _, stat, err := l.witness.Client().Get(l.dir); err != nil || stat.Version != c.writes {
 					t.Errorf("%v writes, want %d; %v", stat.Version, c.writes, err)
 				}
 			})
@@ -136,7 +136,7 @@ func TestTransactWaitsForAConnection(t *testing.T) {
 			return err
 		})
 		must(t, result(t, 10*time.Second, "the transaction", later))
-		if _, stat, err := l.witness.Get(l.dir); err != nil || stat.Version != 1 {
+		if _, stat, err := l.witness.Client().Get(l.dir); err != nil || stat.Version != 1 {
 			t.Errorf("%+v, %v", stat, err)
 		}
 	})
@@ -160,7 +160,7 @@ func TestCheckSaysWhichNodeIsRefused(t *testing.T) {
 		}
 		is("both are there", NotDone, nil, l.dir, l.dir)
 		is("the second is not", 1, zk.ErrNoNode, l.dir, l.dir+"/none")
-		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		must(t, err)
 		is("the second may not be read", 1, zk.ErrNoAuth, "/", l.dir)
 		l.Refuse()

@@ -83,7 +83,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 		}
 		watchCount(t, server, 1)
 		test.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return test.Goroutines() <= before })
-		must(t, l.witness.Delete(l.path(node), -1))
+		must(t, l.witness.Client().Delete(l.path(node), -1))
 		if e := event(t, w); !Gone(e) {
 			t.Errorf("got %+v", e)
 		}
@@ -158,7 +158,7 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 		if l.watch(t, l.dir) != next {
 			t.Error("the next one is not shared")
 		}
-		_, err := l.witness.Set(l.dir, nil, -1)
+		_, err := l.witness.Client().Set(l.dir, nil, -1)
 		must(t, err)
 		if e := event(t, next); e.Type != zk.EventNodeDataChanged {
 			t.Errorf("got %+v", e)

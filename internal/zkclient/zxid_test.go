@@ -23,7 +23,7 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 		const patience = 20 * time.Second
 		members := v.Cluster(t, 3, venue.Options{SyncLimit: patience}).Addrs()
 		dir := test.Path(t)
-		_, err := v.Connect(t, 3*patience, members...).Create(dir, nil, zk.FlagPersistent, open)
+		_, err := v.Connect(t, 3*patience, members...).Client().Create(dir, nil, zk.FlagPersistent, open)
 		must(t, err)
 		// Connect all first: connecting takes time, and in a bubble no time passes while a
 		// goroutine below runs without blocking.
@@ -37,16 +37,16 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 				all.Go(func() {
 					c := Of(conn)
 					for range 25 {
-						made, err := claimOne(t.Context(), c, conn.SessionID(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
+						made, err := claimOne(t.Context(), c, conn.Session(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						_, stat, err := conn.Exists(dir + "/" + made.Nodes[0].Name)
+						_, stat, err := conn.Client().Exists(dir + "/" + made.Nodes[0].Name)
 						if err != nil || stat.Czxid != made.Zxid {
 							t.Errorf("czxid %+v, header %d, %v", stat, made.Zxid, err)
 						}
-						<-c.Remove(conn.SessionID(), Removal{Dir: dir, Nodes: made.Nodes})
+						<-c.Remove(conn.Session(), Removal{Dir: dir, Nodes: made.Nodes})
 					}
 				})
 			}

@@ -45,7 +45,7 @@ func (c *client) only() zklocks.Member {
 // written returns how often a member's node was written into.
 func (s *scene) written(m zklocks.Member) int32 {
 	s.Helper()
-	_, stat, err := s.Witness.Exists(m.Path)
+	_, stat, err := s.Witness.Client().Exists(m.Path)
 	s.Must(err)
 	if stat == nil || stat.Czxid != m.Token {
 		s.Fatalf("the node of %+v is %+v", m, stat)
@@ -121,7 +121,7 @@ func askedWhileReading(s *scene) {
 	c.catchUp()
 	m := other.only()
 	read := c.proxy.Next(proxy.ReadOp, proxy.HoldReply)
-	_, err := s.Witness.Set(m.Path, []byte("text"), -1)
+	_, err := s.Witness.Client().Set(m.Path, []byte("text"), -1)
 	s.Must(err)
 	s.Fired(read)
 	s.Must(other.requestRelease(m))
@@ -230,7 +230,7 @@ func askedForNothing(s *scene) {
 	c.catchUp()
 	m := c.only()
 	for _, text := range []string{"text", ""} {
-		_, err := s.Witness.Set(m.Path, []byte(text), -1)
+		_, err := s.Witness.Client().Set(m.Path, []byte(text), -1)
 		s.Must(err)
 		c.catchUp()
 		if Closed(asked) || c.only().ReleaseRequested {

@@ -50,7 +50,7 @@ func canceledInLine(s *scene) {
 	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp}
 	s.eachRequest(holds, ops, ops, func(action proxy.Action, op proxy.Op, n int) (met bool) {
 		h := holder.block()
-		ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+		ahead := s.Dir + "/" + test.Children(s, s.Witness.Client(), s.Dir)[0]
 		f := c.proxy.Nth(op, n, action)
 		// The last request before the wait watches the node ahead.
 		end := c.proxy.Where(func(r proxy.Request) bool {

@@ -36,7 +36,7 @@ func (s *scene) store() {
 func (s *scene) set(data string) {
 	s.Helper()
 	for _, dir := range s.dirs() {
-		_, err := s.Witness.Set(dir, []byte(data), -1)
+		_, err := s.Witness.Client().Set(dir, []byte(data), -1)
 		s.Must(err)
 	}
 }
@@ -45,7 +45,7 @@ func (s *scene) set(data string) {
 func (s *scene) stored(versions int32) {
 	s.Helper()
 	for _, dir := range s.dirs() {
-		data, stat, err := s.Witness.Get(dir)
+		data, stat, err := s.Witness.Client().Get(dir)
 		s.Must(err)
 		if string(data) != config || stat.Version != versions {
 			s.Errorf("%s holds %q, in version %d, want %q in version %d", dir, data, stat.Version, config, versions)
@@ -56,7 +56,7 @@ func (s *scene) stored(versions int32) {
 // versions returns how often the directory was written.
 func (s *scene) versions() int32 {
 	s.Helper()
-	_, stat, err := s.Witness.Exists(s.Dir)
+	_, stat, err := s.Witness.Client().Exists(s.Dir)
 	s.Must(err)
 	return stat.Version
 }
@@ -121,14 +121,14 @@ func dataOfAnotherNode(s *scene) {
 			s.release(a.block())
 		}
 		test.Eventually(s, soon, "the directory is gone", func() bool {
-			exists, _, err := s.Witness.Exists(s.Dir)
+			exists, _, err := s.Witness.Client().Exists(s.Dir)
 			return err == nil && !exists
 		})
 		for _, dir := range s.dirs() {
-			_ = s.Witness.Delete(dir, -1) // the other lock's may still be there
+			_ = s.Witness.Client().Delete(dir, -1) // the other lock's may still be there
 		}
 		if s.Dir != s.Path {
-			_ = s.Witness.Delete(s.Path, -1)
+			_ = s.Witness.Client().Delete(s.Path, -1)
 		}
 		time.Sleep(queue.FirstRecheck) // virtual: the versions of both nodes may be the same
 		s.store()
@@ -176,7 +176,7 @@ func semaphoresPath(s *scene) {
 		return // it is a semaphore itself
 	}
 	const number = "12"
-	_, err := s.Witness.Create(s.Path, []byte(number), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	_, err := s.Witness.Client().Create(s.Path, []byte(number), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	c := s.client()
 	for range 2 {
@@ -187,12 +187,12 @@ func semaphoresPath(s *scene) {
 			}
 		}
 	}
-	data, stat, err := s.Witness.Get(s.Path)
+	data, stat, err := s.Witness.Client().Get(s.Path)
 	s.Must(err)
 	if string(data) != number || stat.Version != 0 || stat.NumChildren != 0 {
 		s.Errorf("%q in version %d, with %d children", data, stat.Version, stat.NumChildren)
 	}
-	_, err = s.Witness.Set(s.Path, nil, -1)
+	_, err = s.Witness.Client().Set(s.Path, nil, -1)
 	s.Must(err)
 	s.release(c.lock()) // the value is as good as before
 }

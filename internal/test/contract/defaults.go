@@ -55,7 +55,7 @@ func defaultsOfConnect(s *scene) {
 		if len(members) != 1 || members[0].Path != NodeOf(h) || string(members[0].Data) != row.data {
 			s.Fatalf("lock %d: queue %+v, want the node %s with the data %q", i, members, NodeOf(h), row.data)
 		}
-		acl, _, err := s.Witness.GetACL(members[0].Path)
+		acl, _, err := s.Witness.Client().GetACL(members[0].Path)
 		s.Must(err)
 		if !slices.Equal(acl, row.acl) {
 			s.Errorf("lock %d: the list %v, want %v", i, acl, row.acl)

@@ -21,21 +21,21 @@ var directories = []scenario{
 func (s *scene) makeDir(acl []zk.ACL) {
 	s.Helper()
 	if s.Dir != s.Path {
-		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		_, err := s.Witness.Client().Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		s.Must(err)
 	}
 	for _, dir := range s.dirs() {
-		_, err := s.Witness.Create(dir, nil, zk.FlagPersistent, acl)
+		_, err := s.Witness.Client().Create(dir, nil, zk.FlagPersistent, acl)
 		s.Must(err)
 	}
 }
 
 func ephemeralDirectory(s *scene) {
 	if s.Dir != s.Path {
-		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		_, err := s.Witness.Client().Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		s.Must(err)
 	}
-	_, err := s.Witness.Create(s.Dir, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	_, err := s.Witness.Client().Create(s.Dir, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	c := s.behind()
 	for _, call := range []lockFunc{c.Lock, c.TryLock, c.Block} {
@@ -48,14 +48,14 @@ func ephemeralDirectory(s *scene) {
 	below := c.begin(s.r.New(locks.On(c.conn), s.Dir+"/a/b").Lock) // nor can its directories be made there
 	s.Is(below.Failed(), zk.ErrNoChildrenForEphemerals)
 	s.AtOnce("a Lock", below.At.Sub(below.Began))
-	s.Must(s.Witness.Delete(s.Dir, -1))
+	s.Must(s.Witness.Client().Delete(s.Dir, -1))
 	s.release(c.lock()) // the value is as good as before
 }
 
 func idleGoes(s *scene) {
 	s.release(s.client().lock())
 	test.Eventually(s, soon, "the directory is gone", func() bool {
-		exists, _, err := s.Witness.Exists(s.Dir)
+		exists, _, err := s.Witness.Client().Exists(s.Dir)
 		return err == nil && !exists
 	})
 }
@@ -70,7 +70,7 @@ func (s *scene) wipe(dirs ...string) {
 		}
 		all = append(all, &zk.DeleteRequest{Path: dir, Version: -1})
 	}
-	_, err := s.Witness.Multi(all...)
+	_, err := s.Witness.Client().Multi(all...)
 	s.Must(err)
 }
 

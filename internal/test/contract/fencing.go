@@ -41,12 +41,12 @@ func tokens(s *scene) {
 	s.Expire(c.conn)
 	deleted := c.lock()
 	next("after the expiry", deleted)
-	s.kill(c.conn.SessionID())
+	s.kill(c.conn.Session())
 	c.catchUp() // a lock that is shared within the process continues until its process receives the event
 	h := c.lock()
 	next("after the node was deleted", h)
 	s.release(h)
-	if err := s.Witness.Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have deleted it first
+	if err := s.Witness.Client().Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have deleted it first
 		s.Must(err)
 	}
 	h = c.lock()
@@ -59,7 +59,7 @@ func verifies(s *scene) {
 	c := s.client()
 	h := c.lock()
 	s.Must(h.Verify(s.Ctx)) // nothing watches the node
-	s.kill(c.conn.SessionID())
+	s.kill(c.conn.Session())
 	if err := h.Verify(s.Ctx); err == nil {
 		s.Error("verified without a node")
 	}

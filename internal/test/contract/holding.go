@@ -175,7 +175,7 @@ func releasedByAnothersContext(s *scene) {
 	other, c := s.client(), s.client()
 	first := other.lock()
 	lost, released := first.Context(s.Ctx), context.Context(nil)
-	s.kill(other.conn.SessionID())
+	s.kill(other.conn.Session())
 	test.Within(s, soon, "the loss is reported", func() { <-lost.Done() })
 	s.Is(first.Release(s.Ctx), zklocks.ErrLost)
 	first = other.lock()
@@ -270,7 +270,7 @@ func queueShows(s *scene) {
 		permits = s.r.Nodes
 	}
 	for i, c := range []*client{first, second, third} {
-		if q[i].Session != c.conn.SessionID() || q[i].Holding != (i == 0) || time.Since(q[i].Since).Abs() > time.Minute {
+		if q[i].Session != c.conn.Session() || q[i].Holding != (i == 0) || time.Since(q[i].Since).Abs() > time.Minute {
 			s.Errorf("member %d: %+v", i, q[i])
 		}
 		if node := s.nodes(q[i].Session)[q[i].Path]; node == nil || node.Czxid != q[i].Token {
@@ -291,7 +291,7 @@ func queueShows(s *scene) {
 
 	a.Stop()
 	s.inLine(2)
-	if q := third.queue(); len(q) != 2 || q[1].Session != third.conn.SessionID() {
+	if q := third.queue(); len(q) != 2 || q[1].Session != third.conn.Session() {
 		s.Errorf("after one has gone: %+v", q)
 	}
 	s.release(h)
@@ -317,7 +317,7 @@ func queueWithoutTheLeft(s *scene) {
 	h = a.Granted()
 	listing.Release()
 	looked.Granted()
-	if len(members) != 1 || !members[0].Holding || members[0].Session != next.conn.SessionID() {
+	if len(members) != 1 || !members[0].Holding || members[0].Session != next.conn.Session() {
 		s.Errorf("one has left and one holds: %+v", members)
 	}
 	s.release(h)

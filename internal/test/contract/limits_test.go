@@ -152,7 +152,7 @@ func TestCredentialsDoNotTouchTheSession(t *testing.T) {
 		must(err)
 		defer conn.Close()
 		until(6800) // the client has pinged at 5.93 s: the leader counts from 5.94 s
-		must(conn.AddAuth("digest", []byte("ann:secret")))
+		must(conn.Client().AddAuth("digest", []byte("ann:secret")))
 		until(7928)
 		former, err := rwlock.New(locks.On(conn), "/lock").Lock(t.Context())
 		must(err)

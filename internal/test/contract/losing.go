@@ -46,7 +46,7 @@ func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 	s.Is(h.Verify(s.Ctx), zklocks.ErrLost)
 	_, err := h.Multi(s.Ctx)
 	s.Is(err, zklocks.ErrLost)
-	if _, err := s.Witness.Multi(h.Guard()...); !errors.Is(err, zk.ErrNoNode) {
+	if _, err := s.Witness.Client().Multi(h.Guard()...); !errors.Is(err, zk.ErrNoNode) {
 		s.Errorf("the guard of a lost hold: %v", err)
 	}
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
@@ -56,7 +56,7 @@ func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 // losses are the ways in which a client loses its hold.
 func (s *scene) losses() []func(*client) {
 	return []func(*client){
-		func(c *client) { s.kill(c.conn.SessionID()) },
+		func(c *client) { s.kill(c.conn.Session()) },
 		func(c *client) { s.Expire(c.conn) },
 		func(c *client) { c.conn.Close() },
 	}
@@ -119,7 +119,7 @@ func requeued(s *scene, victim *client, away func()) {
 	away()
 	test.Eventually(s, soon, "the victim stands at the tail", func() bool {
 		q := holder.queue()
-		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
+		return len(q) == 3 && q[1].Session == other.conn.Session() && q[2].Session == victim.conn.Session() && q[2].Token > before
 	})
 	victim.waits(v)
 	s.release(h)
@@ -133,7 +133,7 @@ func requeued(s *scene, victim *client, away func()) {
 
 func deletedWhileWaiting(s *scene) {
 	victim := s.client()
-	requeued(s, victim, func() { s.kill(victim.conn.SessionID()) })
+	requeued(s, victim, func() { s.kill(victim.conn.Session()) })
 }
 
 func expiredWhileWaiting(s *scene) {
@@ -148,14 +148,14 @@ func deletedWithTheHolder(s *scene) {
 	holder, victim, other := s.client(), s.behind(), s.client()
 	for range 10 {
 		h := holder.block()
-		ahead := s.nodes(holder.conn.SessionID())
+		ahead := s.nodes(holder.conn.Session())
 		watches := victim.proxy.Where(func(r proxy.Request) bool {
 			return r.Is(proxy.ReadOp) && r.Watch && ahead[r.Paths[0]] != nil
 		}, 1, proxy.HoldReply)
 		v := victim.wait(2)
 		s.Fired(watches)
 		o := other.waitToBlock(3)
-		s.kill(victim.conn.SessionID(), holder.conn.SessionID())
+		s.kill(victim.conn.Session(), holder.conn.Session())
 		watches.Release()
 		got := o.Granted()
 		s.inLine(2) // the victim has queued again, at the tail

@@ -169,7 +169,7 @@ func observedLoss(s *scene) {
 		why  string
 		lose func(*client)
 	}{
-		{"node was deleted", func(c *client) { s.kill(c.conn.SessionID()) }},
+		{"node was deleted", func(c *client) { s.kill(c.conn.Session()) }},
 		{"session", func(c *client) { s.Expire(c.conn) }},
 		{"no server has confirmed", func(c *client) { c.proxy.Mute() }},
 		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and send the event of the deletion, before it confirms the end of the session

@@ -34,7 +34,7 @@ func (s *scene) foreign() map[znode.Kind]string {
 
 func (s *scene) another(dir, prefix string) (path string) {
 	s.Helper()
-	path, err := s.Witness.Create(dir+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	path, err := s.Witness.Client().Create(dir+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	return path
 }
@@ -51,7 +51,7 @@ func nextToAnother(s *scene) {
 				s.release(known.block())
 			}
 			theirs := []string{s.another(dir, prefix), s.another(dir, prefix)} // more than there is room for
-			_, err := s.Witness.Set(dir, nil, -1)                              // as the locks themselves do
+			_, err := s.Witness.Client().Set(dir, nil, -1)                     // as the locks themselves do
 			s.Must(err)
 			for _, c := range []*client{known, s.client()} {
 				for _, call := range []lockFunc{c.Block, c.Lock, c.TryLock} {
@@ -62,11 +62,11 @@ func nextToAnother(s *scene) {
 				}
 			}
 			s.Settle()
-			if line := test.Children(s, s.Witness, dir); len(line) != 2 {
+			if line := test.Children(s, s.Witness.Client(), dir); len(line) != 2 {
 				s.Errorf("left: %q", line)
 			}
 			for _, path := range theirs {
-				s.Must(s.Witness.Delete(path, -1))
+				s.Must(s.Witness.Client().Delete(path, -1))
 			}
 			s.release(known.lock())
 		}
@@ -89,7 +89,7 @@ func anotherComesLater(s *scene) {
 	got := a.Granted()
 	s.Must(got.Verify(s.Ctx))
 	for _, path := range theirs {
-		s.Must(s.Witness.Delete(path, -1))
+		s.Must(s.Witness.Client().Delete(path, -1))
 	}
 	s.release(got)
 }

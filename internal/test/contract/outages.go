@@ -54,7 +54,7 @@ func watchesLost(s *scene) {
 	holder, c := s.client(), s.behind()
 	for _, action := range cuts {
 		h := holder.block()
-		ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+		ahead := s.Dir + "/" + test.Children(s, s.Witness.Client(), s.Dir)[0]
 		watches := func(r proxy.Request) bool {
 			return r.Is(proxy.ReadOp) && r.Watch && slices.Contains(r.Paths, ahead)
 		}
@@ -93,7 +93,7 @@ func cutAfterTheWait(s *scene) {
 	if Closed(lost) || !got.Held() {
 		s.Error("lost by a cut")
 	}
-	s.kill(c.conn.SessionID())
+	s.kill(c.conn.Session())
 	test.Within(s, soon, "it is notified of its loss", func() { <-lost })
 	err := got.Release(s.Ctx)
 	if s.Is(err, zklocks.ErrLost); err != nil && !strings.Contains(err.Error(), "its node was deleted") {
@@ -173,12 +173,12 @@ func releasedInAnOutage(s *scene) {
 		s.Within("the release after the deadline", a.At.Sub(deadline), 0)
 		s.Is(Next[observe.Lost](events, 1).Cause, zklocks.ErrLost)
 		events.Balanced()
-		session := c.conn.SessionID()
+		session := c.conn.Session()
 		c.proxy.Unmute()
 		s.Must(c.proxy.Accept())
 		s.Empty()
 		c.catchUp()
-		if s.Virtual() && c.conn.SessionID() != session {
+		if s.Virtual() && c.conn.Session() != session {
 			s.Error("the end of the session has deleted the node")
 		}
 		s.release(c.lock())

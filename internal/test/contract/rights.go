@@ -114,14 +114,14 @@ func mayNotRead(s *scene) {
 	c := s.client()
 	h := root.block()
 	s.refuses("READ", c.Lock, c.TryLock, only(c.look))
-	if n := len(test.Children(s, root.conn, s.Dir)); n != s.r.Nodes {
+	if n := len(test.Children(s, root.conn.Client(), s.Dir)); n != s.r.Nodes {
 		s.Errorf("%d nodes in line, want the holder's %d", n, s.r.Nodes)
 	}
 	s.release(h)
-	if left := test.Children(s, root.conn, s.Dir); len(left) > 0 {
+	if left := test.Children(s, root.conn.Client(), s.Dir); len(left) > 0 {
 		s.Errorf("left %v", left)
 	}
-	_, err := root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	_, err := root.conn.Client().SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
 	s.Must(err)
 }
 
@@ -165,12 +165,12 @@ func mayNotCleanUp(s *scene) {
 	if !strings.Contains(why, "READ on "+s.Dir) || both && !strings.Contains(left, "DELETE on "+s.Dir) {
 		s.Errorf("error %q does not say why it failed, and what it may not clean up", err)
 	}
-	if leaves := len(test.Children(s, root.conn, s.Dir)) > s.r.Nodes; leaves != both {
+	if leaves := len(test.Children(s, root.conn.Client(), s.Dir)) > s.r.Nodes; leaves != both {
 		s.Errorf("leaves a node: %v; error %q", leaves, err)
 	}
 	s.release(h)
 	c.conn.Close() // the only way
-	_, err = root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+	_, err = root.conn.Client().SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
 	s.Must(err)
 }
 
@@ -207,29 +207,29 @@ func listOfAllNodes(s *scene) {
 	if s.Dir != s.Path {
 		paths = append(paths, s.Dir)
 	}
-	names, _, err := ann.conn.Children(s.Dir)
+	names, _, err := ann.conn.Client().Children(s.Dir)
 	s.Must(err)
 	for _, name := range names {
 		paths = append(paths, s.Dir+"/"+name)
 	}
 	for _, path := range paths {
-		got, _, err := ann.conn.GetACL(path)
+		got, _, err := ann.conn.Client().GetACL(path)
 		s.Must(err)
 		if len(got) != 1 || got[0] != acl[0] {
 			s.Errorf("%s has the list %v, want %v", path, got, acl)
 		}
 	}
-	if got, _, err := ann.conn.GetACL("/"); err != nil || got[0].Scheme != "world" {
+	if got, _, err := ann.conn.Client().GetACL("/"); err != nil || got[0].Scheme != "world" {
 		s.Errorf("/ has the list %v, %v", got, err)
 	}
 	stranger := s.client()
 	_, err = stranger.Lock(s.Ctx)
 	s.Is(err, zk.ErrNoAuth)
-	s.Is(stranger.conn.Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
+	s.Is(stranger.conn.Client().Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
 
 	s.release(h)
-	test.AssertEmpty(s, ann.conn, s.Dir)
-	_, err = ann.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	test.AssertEmpty(s, ann.conn.Client(), s.Dir)
+	_, err = ann.conn.Client().SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
 	if err != zk.ErrNoNode {
 		s.Must(err)
 	}
@@ -261,7 +261,7 @@ func quotaUsedUp(s *scene) {
 func (c *client) whole(members int) (paths []string) {
 	c.Helper()
 	test.Eventually(c, soon, "members in line", func() bool {
-		names, _, err := c.conn.Children(c.Dir)
+		names, _, err := c.conn.Client().Children(c.Dir)
 		if err != nil && err != zk.ErrNoNode {
 			return false
 		}
@@ -277,7 +277,7 @@ func (c *client) whole(members int) (paths []string) {
 // open lets the witness read the directory at the end.
 func (c *client) open() {
 	c.Helper()
-	if _, err := c.conn.SetACL(c.Dir, zk.WorldACL(zk.PermAll), -1); err != zk.ErrNoNode {
+	if _, err := c.conn.Client().SetACL(c.Dir, zk.WorldACL(zk.PermAll), -1); err != zk.ErrNoNode {
 		c.Must(err)
 	}
 }
@@ -295,19 +295,19 @@ func closedToOthers(s *scene) {
 			s.Is(err, zk.ErrNoAuth) // at the first call, and the error says which right is missing
 			s.saysRight(err)
 		})
-		_, _, err := c.conn.Children(s.Dir)
+		_, _, err := c.conn.Client().Children(s.Dir)
 		s.Is(err, zk.ErrNoAuth)
-		_, err = c.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+		_, err = c.conn.Client().SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
 		s.Is(err, zk.ErrNoAuth)
-		s.Is(c.conn.Delete(s.Dir, -1), zk.ErrNoAuth)
-		_, err = c.conn.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
+		s.Is(c.conn.Client().Delete(s.Dir, -1), zk.ErrNoAuth)
+		_, err = c.conn.Client().Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
 		s.Is(err, zk.ErrNoAuth)
 		for _, node := range nodes {
-			_, _, err := c.conn.Get(node)
+			_, _, err := c.conn.Client().Get(node)
 			s.Is(err, zk.ErrNoAuth)
-			_, err = c.conn.Set(node, nil, -1)
+			_, err = c.conn.Client().Set(node, nil, -1)
 			s.Is(err, zk.ErrNoAuth)
-			s.Is(c.conn.Delete(node, -1), zk.ErrNoAuth)
+			s.Is(c.conn.Client().Delete(node, -1), zk.ErrNoAuth)
 		}
 	}
 

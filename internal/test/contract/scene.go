@@ -54,8 +54,8 @@ func (s *scene) nodes(session int64) map[string]*zk.Stat {
 func (s *scene) nodesIn(dir string, session int64) map[string]*zk.Stat {
 	s.Helper()
 	nodes := make(map[string]*zk.Stat)
-	for _, name := range test.Children(s, s.Witness, dir) {
-		_, stat, err := s.Witness.Exists(dir + "/" + name)
+	for _, name := range test.Children(s, s.Witness.Client(), dir) {
+		_, stat, err := s.Witness.Client().Exists(dir + "/" + name)
 		s.Must(err)
 		if session == 0 || stat.EphemeralOwner == session {
 			nodes[dir+"/"+name] = stat
@@ -84,7 +84,7 @@ func (s *scene) kill(sessions ...int64) {
 			}
 		}
 	}
-	_, err := s.Witness.Multi(all...)
+	_, err := s.Witness.Client().Multi(all...)
 	s.Must(err)
 }
 

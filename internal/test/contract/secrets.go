@@ -14,7 +14,6 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
@@ -90,7 +89,7 @@ func secretsKept(s *scene) {
 		_, err := next.Lock(ctx)
 		return err
 	}
-	passwords := [][]byte{realzk.SessionPassword(c.conn), realzk.SessionPassword(next.conn)}
+	passwords := [][]byte{c.conn.Own().Password, next.conn.Own().Password}
 	everything := func(l Locker) {
 		s.Helper()
 		s.every(l, 0, func(_ string, err error) { s.fails(&said, err) })
@@ -132,7 +131,7 @@ func secretsKept(s *scene) {
 	for _, away := range []func(){
 		func() {
 			for _, node := range c.whole(1) {
-				_ = next.conn.Delete(node, -1) // the library deletes the rest of a hold that has lost a node
+				_ = next.conn.Client().Delete(node, -1) // the library deletes the rest of a hold that has lost a node
 			}
 		},
 		func() { s.Expire(c.conn) },

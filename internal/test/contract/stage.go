@@ -192,7 +192,7 @@ func (s *Stage) InLine(nodes int) {
 		}
 	}()
 	test.Eventually(s, soon, "nodes in line", func() bool {
-		last = test.Children(s, s.Witness, s.Dir)
+		last = test.Children(s, s.Witness.Client(), s.Dir)
 		return len(last) == nodes
 	})
 }
@@ -200,26 +200,24 @@ func (s *Stage) InLine(nodes int) {
 // Empty asserts that no node is left in the queue.
 func (s *Stage) Empty() {
 	s.Helper()
-	test.AssertEmpty(s, s.Witness, s.Dir)
+	test.AssertEmpty(s, s.Witness.Client(), s.Dir)
 }
 
 // EmptyNow is Empty without waiting.
 func (s *Stage) EmptyNow() {
 	s.Helper()
-	if left := test.Children(s, s.Witness, s.Dir); len(left) > 0 {
+	if left := test.Children(s, s.Witness.Client(), s.Dir); len(left) > 0 {
 		s.Errorf("%s has children: %v", s.Dir, left)
 	}
 }
 
 // CatchUp returns when what the server has sent to a client has arrived; in memory, when it has had
 // all its effects.
-func (s *Stage) CatchUp(conn interface {
-	Exists(path string) (bool, *zk.Stat, error)
-}) {
+func (s *Stage) CatchUp(conn *wire.Conn) {
 	s.Helper()
 	for range 10 {
 		test.Eventually(s, soon, "an answer", func() bool {
-			_, _, err := conn.Exists("/")
+			_, err := conn.Ask(s.Ctx, wire.AnySession, wire.Exists("/"))
 			return err == nil
 		})
 	}

@@ -63,9 +63,9 @@ func (c *client) forge(action proxy.Action) (a *attempt, path string) {
 	a = c.begin(c.Lock)
 	c.Fired(f)
 	c.Fired(back)
-	_, err := c.Witness.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	_, err := c.Witness.Client().Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	c.Must(err)
-	_, err = c.Witness.Create(path+"/child", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	_, err = c.Witness.Client().Create(path+"/child", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	c.Must(err)
 	back.Release()
 	return a, path
@@ -82,16 +82,16 @@ func forgedForGood(s *scene) {
 		a, path := c.forge(action)
 		id := path[len(s.Dir+"/") : len(path)-10]
 		again := func(name string) bool {
-			_, stat, err := s.Witness.Exists(s.Dir + "/" + name)
-			return err == nil && stat.EphemeralOwner == c.conn.SessionID() && !strings.HasPrefix(name, id)
+			_, stat, err := s.Witness.Client().Exists(s.Dir + "/" + name)
+			return err == nil && stat.EphemeralOwner == c.conn.Session() && !strings.HasPrefix(name, id)
 		}
 		test.Eventually(s, soon, "it stands in line under another name", func() bool {
-			return slices.ContainsFunc(test.Children(s, s.Witness, s.Dir), again)
+			return slices.ContainsFunc(test.Children(s, s.Witness.Client(), s.Dir), again)
 		})
 		c.waits(a)
 		s.InLine(2*s.r.Nodes + 1)
-		s.nodes(c.conn.SessionID())
-		_, err := s.Witness.Multi(&zk.DeleteRequest{Path: path + "/child", Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+		s.nodes(c.conn.Session())
+		_, err := s.Witness.Client().Multi(&zk.DeleteRequest{Path: path + "/child", Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
 		s.Must(err)
 		s.release(h)
 		s.release(a.Granted())
@@ -102,7 +102,7 @@ func forgedForGood(s *scene) {
 func (s *scene) word() string {
 	s.Helper()
 	h := s.client().block()
-	name := test.Children(s, s.Witness, s.Dir)[0]
+	name := test.Children(s, s.Witness.Client(), s.Dir)[0]
 	s.release(h)
 	return name[len("_c_")+36 : len(name)-10] // with the hyphens
 }
@@ -122,7 +122,7 @@ func (s *scene) behindOwnerless(members int) {
 		ops = append(ops, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagSequence})
 	}
 	for some := range slices.Chunk(ops, batch) {
-		_, err := s.Witness.Multi(some...)
+		_, err := s.Witness.Client().Multi(some...)
 		s.Must(err)
 	}
 	_, err := c.TryLock(s.Ctx)
@@ -130,7 +130,7 @@ func (s *scene) behindOwnerless(members int) {
 	c.waitsQuietly()
 	s.InLine(members)
 	before := c.requests()
-	line := test.Children(s, s.Witness, s.Dir)
+	line := test.Children(s, s.Witness.Client(), s.Dir)
 	a := c.begin(c.Lock)
 	s.InLine(members + s.r.Nodes)
 	c.waits(a)
@@ -139,7 +139,7 @@ func (s *scene) behindOwnerless(members int) {
 		for _, name := range some {
 			ops = append(ops, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
 		}
-		_, err := s.Witness.Multi(ops...)
+		_, err := s.Witness.Client().Multi(ops...)
 		s.Must(err)
 	}
 	s.release(a.Granted())
@@ -157,10 +157,10 @@ func writtenInto(s *scene) {
 	a := c.wait(2)
 	c.catchUp()
 	before := c.proxy.Seen(proxy.AnyOp)
-	names := test.Children(s, s.Witness, s.Dir)
+	names := test.Children(s, s.Witness.Client(), s.Dir)
 	for range writes {
 		for _, name := range names {
-			_, err := s.Witness.Set(s.Dir+"/"+name, []byte("text"), -1)
+			_, err := s.Witness.Client().Set(s.Dir+"/"+name, []byte("text"), -1)
 			s.Must(err)
 		}
 	}
@@ -190,10 +190,10 @@ func strangers(s *scene) {
 	acl := zk.WorldACL(zk.PermAll)
 	s.makeDir(acl)
 	for _, name := range strange {
-		_, err := s.Witness.Create(s.Dir+"/"+name, nil, zk.FlagPersistent, acl)
+		_, err := s.Witness.Client().Create(s.Dir+"/"+name, nil, zk.FlagPersistent, acl)
 		s.Must(err)
 	}
-	count := func() int { return len(test.Children(s, s.Witness, s.Dir)) - len(strange) }
+	count := func() int { return len(test.Children(s, s.Witness.Client(), s.Dir)) - len(strange) }
 	members := func(n int) {
 		s.Helper()
 		test.Eventually(s, soon, "members in line", func() bool { return count() == n*s.r.Nodes })
@@ -217,7 +217,7 @@ func strangers(s *scene) {
 	s.release(h)
 	members(0)
 	for _, name := range strange {
-		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1)) // no lock has deleted it
+		s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1)) // no lock has deleted it
 	}
 }
 
@@ -232,7 +232,7 @@ func (s *scene) worn(next int32) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	all := map[string]int32{}
 	for _, dir := range s.dirs() {
-		_, err := s.Witness.Create(dir+"/README", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		_, err := s.Witness.Client().Create(dir+"/README", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		s.Must(err)
 		all[dir] = next
 	}
@@ -244,7 +244,7 @@ func (s *scene) worn(next int32) {
 func (s *scene) idle() {
 	s.Helper()
 	for _, dir := range s.dirs() {
-		s.Must(s.Witness.Delete(dir+"/README", -1))
+		s.Must(s.Witness.Client().Delete(dir+"/README", -1))
 	}
 }
 
@@ -252,7 +252,7 @@ func (s *scene) idle() {
 // and sends few requests.
 func (c *client) refused() {
 	c.Helper()
-	there := len(test.Children(c, c.Witness, c.Dir))
+	there := len(test.Children(c, c.Witness.Client(), c.Dir))
 	for i, call := range []lockFunc{c.Lock, c.Block, c.TryLock} {
 		before := c.proxy.Seen(proxy.AnyOp)
 		a := c.begin(call)
@@ -277,12 +277,12 @@ func (c *client) renewed(refusals int) {
 	}
 	for _, dir := range c.dirs() {
 		test.Eventually(c, soon, "the directory is given up", func() bool {
-			exists, _, err := c.Witness.Exists(dir)
+			exists, _, err := c.Witness.Client().Exists(dir)
 			return err == nil && !exists
 		})
 	}
 	h := c.lock()
-	if line := test.Children(c, c.Witness, c.Dir); len(line) != c.r.Nodes || !strings.Contains(strings.Join(line, " "), "-0000000000") {
+	if line := test.Children(c, c.Witness.Client(), c.Dir); len(line) != c.r.Nodes || !strings.Contains(strings.Join(line, " "), "-0000000000") {
 		c.Errorf("in a new directory: %q", line)
 	}
 	c.release(h)

@@ -33,7 +33,7 @@ type target struct {
 func (s *scene) target() target {
 	s.Helper()
 	n := target{s, s.Path + "-data"}
-	_, err := s.Witness.Create(n.path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	_, err := s.Witness.Client().Create(n.path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	return n
 }
@@ -46,7 +46,7 @@ func (n target) set() *zk.SetDataRequest {
 // written asserts how often the node was written.
 func (n target) written(times int32) {
 	n.Helper()
-	_, stat, err := n.Witness.Exists(n.path)
+	_, stat, err := n.Witness.Client().Exists(n.path)
 	n.Must(err)
 	if stat.Version != times {
 		n.Errorf("written %d times, want %d", stat.Version, times)
@@ -137,7 +137,7 @@ func multiEnds(s *scene) {
 		want error
 	}{
 		{func(c *client, h *zklocks.Hold) { s.release(h) }, zklocks.ErrReleased},
-		{func(c *client, h *zklocks.Hold) { s.kill(c.conn.SessionID()); s.Lost(h.Lost()) }, zklocks.ErrLost},
+		{func(c *client, h *zklocks.Hold) { s.kill(c.conn.Session()); s.Lost(h.Lost()) }, zklocks.ErrLost},
 		{func(c *client, h *zklocks.Hold) { s.Expire(c.conn); s.Lost(h.Lost()) }, zklocks.ErrLost},
 		{func(c *client, h *zklocks.Hold) { c.conn.Close() }, zklocks.ErrLost},
 	} {
@@ -171,7 +171,7 @@ func multiLoses(s *scene) {
 	c := s.client()
 	for range 3 {
 		h := c.lock()
-		s.kill(c.conn.SessionID())
+		s.kill(c.conn.Session())
 		err := multi(h, n.set(), &zk.DeleteRequest{Path: n.path + "-missing", Version: -1})(s.Ctx)
 		s.Is(err, zklocks.ErrLost)
 		if errors.Is(err, zk.ErrNoNode) || err != nil && !strings.Contains(err.Error(), "its node was deleted") {
@@ -194,7 +194,7 @@ func guardsOfTwo(s *scene) {
 	d := s.client()
 	other := d.lock()
 	both := func() error {
-		_, err := c.conn.Multi(h.Guard(other.Guard(n.set())...)...)
+		_, err := c.conn.Client().Multi(h.Guard(other.Guard(n.set())...)...)
 		return err
 	}
 	s.Must(both())

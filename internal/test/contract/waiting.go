@@ -72,7 +72,7 @@ func wakesOne(s *scene) {
 	}
 	test.Eventually(s, soon, "all waiters watch", func() bool {
 		return sum(func(c *client) (nodes int) {
-			for _, path := range s.Venue.Watched(s, c.conn.SessionID()) {
+			for _, path := range s.Venue.Watched(s, c.conn.Session()) {
 				if strings.HasPrefix(path, s.Dir+"/") { // not the nodes that concern the whole queue
 					nodes++
 				}

@@ -329,15 +329,15 @@ func (h *hammer) orphans(w *world) {
 	shown := make(map[string][]string) // members by node
 	for _, member := range h.servers {
 		conn := realzk.Connect(h, 20*time.Second, member)
-		if _, err := conn.Sync("/"); err != nil {
+		if _, err := conn.Client().Sync("/"); err != nil {
 			h.Error(err)
 		}
 		for i := range w.paths {
 			dir := w.queue(i)
-			left := test.Children(h, conn, dir)
+			left := test.Children(h, conn.Client(), dir)
 			for len(left) > 0 && time.Since(over) < 15*time.Second {
 				time.Sleep(time.Millisecond) // real: background releases are under way
-				left = test.Children(h, conn, dir)
+				left = test.Children(h, conn.Client(), dir)
 			}
 			for _, name := range left {
 				shown[dir+"/"+name] = append(shown[dir+"/"+name], member)

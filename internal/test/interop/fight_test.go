@@ -28,7 +28,7 @@ const (
 // the other at least so many times. fought returns the violations.
 func (s *story) fought(a side, kinds []string, b side, kinds2 []string, least int) []string {
 	s.Helper()
-	counter, err := s.Witness.Create(test.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	counter, err := s.Witness.Client().Create(test.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	a.open(fighters)
 	b.open(fighters)
@@ -48,7 +48,7 @@ func (s *story) fought(a side, kinds []string, b side, kinds2 []string, least in
 		s.Errorf("of %d holds only %d came after one of the other side", len(holds), n)
 	}
 	writes := slices.DeleteFunc(holds, func(h history.Hold) bool { return h.Kind != history.Exclusive })
-	data, _, err := s.Witness.Get(counter)
+	data, _, err := s.Witness.Client().Get(counter)
 	s.Must(err)
 	if string(data) != strconv.Itoa(len(writes)) {
 		wrong = append(wrong, fmt.Sprintf("%d writes have counted to %s", len(writes), data))

@@ -109,7 +109,7 @@ func allRW(opts ...rwlock.Option) func(*zklocks.Conn, string, string) zklocks.Lo
 func zkLock(s *contract.Stage) *local {
 	return &local{Stage: s, name: "zk.Lock", on: func(conn *wire.Conn, path string) locker {
 		return func(context.Context, string) (grip, error) {
-			l := zk.NewLock(conn.Conn, path, zk.WorldACL(zk.PermAll))
+			l := zk.NewLock(conn.Client(), path, zk.WorldACL(zk.PermAll))
 			return grip{give: func(context.Context) error { return l.Unlock() }}, l.Lock()
 		}
 	}}
@@ -196,7 +196,7 @@ func (w *fighter) cycle(ctx context.Context, lock locker, kind string) error {
 	}
 	if kind != read {
 		value++
-		if _, err := w.conn.Set(w.counter, []byte(strconv.Itoa(value)), -1); err != nil {
+		if _, err := w.conn.Client().Set(w.counter, []byte(strconv.Itoa(value)), -1); err != nil {
 			return err
 		}
 	}
@@ -218,7 +218,7 @@ func (w *fighter) cycle(ctx context.Context, lock locker, kind string) error {
 }
 
 func (w *fighter) count() (int, error) {
-	data, _, err := w.conn.Get(w.counter)
+	data, _, err := w.conn.Client().Get(w.counter)
 	if err != nil {
 		return 0, err
 	}

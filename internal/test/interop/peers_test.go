@@ -111,7 +111,7 @@ func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	b := theirs.party("b")
 	// Otherwise the server deletes our directory whenever the directory is empty, even between two
 	// steps of kazoo.
-	_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	_, err := s.Witness.Client().Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	for _, c := range []struct {
 		ours         *local

@@ -62,7 +62,7 @@ func newStory(t *testing.T) *story {
 // asks makes a party request the lock, and returns its node.
 func (s *story) asks(p party, kind string) (node string) {
 	s.Helper()
-	before := test.Children(s, s.Witness, s.Path)
+	before := test.Children(s, s.Witness.Client(), s.Path)
 	p.take(kind)
 	return s.another(before)
 }
@@ -71,7 +71,7 @@ func (s *story) asks(p party, kind string) (node string) {
 func (s *story) another(before []string) (node string) {
 	s.Helper()
 	test.Eventually(s, soon, "a node in line", func() bool {
-		for _, name := range test.Children(s, s.Witness, s.Path) {
+		for _, name := range test.Children(s, s.Witness.Client(), s.Path) {
 			if !slices.Contains(before, name) {
 				node = name
 			}
@@ -93,7 +93,7 @@ func (s *story) takes(p party, kind string) (node string) {
 // is not its owner watches the node, and the party does not report that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
-	_, stat, err := s.Witness.Get(s.Path + "/" + node)
+	_, stat, err := s.Witness.Client().Get(s.Path + "/" + node)
 	s.Must(err)
 	owner := fmt.Sprintf("0x%x", uint64(stat.EphemeralOwner))
 	test.Eventually(s, soon, "there is a waiter for "+node, func() bool {
@@ -111,7 +111,7 @@ func (s *story) waits(p party, node string) {
 		return p.holds()
 	})
 	if p.holds() {
-		s.Fatalf("holds the lock beside %s, in line are %q", node, test.Children(s, s.Witness, s.Path))
+		s.Fatalf("holds the lock beside %s, in line are %q", node, test.Children(s, s.Witness.Client(), s.Path))
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *story) downgrades(first, writer, reader party, before bool) {
 		s.asks(writer, write)
 		s.waits(writer, behind)
 	}
-	inLine := test.Children(s, s.Witness, s.Path)
+	inLine := test.Children(s, s.Witness.Client(), s.Path)
 	first.downgrade()
 	mine := s.another(inLine)
 	reader.await()

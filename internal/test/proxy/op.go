@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math"
 	"slices"
 
 	"github.com/zklocks/zklocks/internal/jute"
@@ -104,14 +105,13 @@ func parseRequest(body []byte) Request {
 	return r
 }
 
-// watches parses a request that sets watches. The client's requests have positive xids, wire's have
-// negative ones.
+// watches parses a request that sets watches. The requests of wire set new watches, so they state
+// the largest zxid.
 func (r *Request) watches(d *jute.Decoder) {
-	if r.xid >= 0 {
+	if d.Int64() != math.MaxInt64 {
 		r.set(WatchesOp)
 		return
 	}
-	d.Take(8)     // the zxid
 	for range 2 { // existing nodes, and nodes that do not exist yet
 		r.Paths = append(r.Paths, d.Texts()...)
 	}

@@ -49,22 +49,22 @@ func newBehind(t *testing.T, v venue.Venue, timeout time.Duration) *behind {
 		witness: v.Connect(t, 10*time.Second),
 		dir:     test.Path(t), // on a server that other tests share
 	}
-	_, err := b.witness.Create(b.dir, nil, 0, acl)
+	_, err := b.witness.Client().Create(b.dir, nil, 0, acl)
 	must(t, err)
 	return b
 }
 
 func (b *behind) create() error {
-	_, err := b.conn.Create(b.dir+"/n-", nil, zk.FlagEphemeral|zk.FlagSequence, acl)
+	_, err := b.conn.Client().Create(b.dir+"/n-", nil, zk.FlagEphemeral|zk.FlagSequence, acl)
 	return err
 }
 
 // committed returns how many nodes the client has created.
 func (b *behind) committed(t *testing.T) int {
 	t.Helper()
-	_, err := b.witness.Sync(b.dir)
+	_, err := b.witness.Client().Sync(b.dir)
 	must(t, err)
-	return len(test.Children(t, b.witness, b.dir))
+	return len(test.Children(t, b.witness.Client(), b.dir))
 }
 
 // async runs f and sends its error.
@@ -160,12 +160,12 @@ func TestHeldPackets(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		b := newBehind(t, v, 20*time.Second)
-		_, _, watch, err := b.conn.GetW(b.dir)
+		_, _, watch, err := b.conn.Client().GetW(b.dir)
 		must(t, err)
 		reply := b.Next(proxy.CreateOp, proxy.HoldReply)
 		done := async(b.create)
 		fired(t, reply)
-		_, err = b.witness.Set(b.dir, []byte("x"), -1)
+		_, err = b.witness.Client().Set(b.dir, []byte("x"), -1)
 		must(t, err)
 		synctest.Wait()
 		if n := b.Notifications(); n != 0 || len(watch) != 0 {
@@ -203,7 +203,7 @@ func TestWhichRequestAFaultStrikes(t *testing.T) {
 		canceled.Cancel()
 		third := b.Nth(proxy.CreateOp, 3, proxy.CutBefore)
 		must(t, b.create())
-		_, _, err := b.conn.Children(b.dir) // another kind does not count
+		_, _, err := b.conn.Client().Children(b.dir) // another kind does not count
 		must(t, err)
 		must(t, b.create())
 		notFired(t, third)
@@ -228,22 +228,22 @@ func TestWhichRequestAFaultStrikes(t *testing.T) {
 		where := b.Where(func(r proxy.Request) bool {
 			return r.Is(proxy.ReadOp) && r.Watch && slices.Contains(r.Paths, b.dir)
 		}, 1, proxy.CutBefore)
-		_, _, _, err = b.conn.GetW("/")
+		_, _, _, err = b.conn.Client().GetW("/")
 		must(t, err)
-		_, _, err = b.conn.Get(b.dir)
+		_, _, err = b.conn.Client().Get(b.dir)
 		must(t, err)
 		notFired(t, where)
-		if _, _, _, err := b.conn.GetW(b.dir); err == nil {
+		if _, _, _, err := b.conn.Client().GetW(b.dir); err == nil {
 			t.Error("no error")
 		}
 		fired(t, where)
 
-		session := b.conn.SessionID()
+		session := b.conn.Session()
 		handshake := b.Next(proxy.ConnectOp, proxy.CutAfterCommit)
 		b.Cut()
 		fired(t, handshake)
 		test.Eventually(t, 10*time.Second, "a connection", func() bool { return b.create() == nil })
-		if b.conn.SessionID() != session {
+		if b.conn.Session() != session {
 			t.Error("another session")
 		}
 	})
@@ -275,11 +275,11 @@ func TestAnswer(t *testing.T) {
 		notFired(t, early)
 
 		b.Next(proxy.ReadOp, proxy.Answer(-101))
-		if _, _, _, err := b.conn.GetW(b.dir); !errors.Is(err, zk.ErrNoNode) {
+		if _, _, _, err := b.conn.Client().GetW(b.dir); !errors.Is(err, zk.ErrNoNode) {
 			t.Errorf("get: %v", err)
 		}
 		b.Next(proxy.CheckOp, proxy.Answer(-102))
-		if results, err := b.conn.Multi(&zk.CheckVersionRequest{Path: b.dir, Version: -1}); !errors.Is(err, zk.ErrNoAuth) || len(results) != 0 {
+		if results, err := b.conn.Client().Multi(&zk.CheckVersionRequest{Path: b.dir, Version: -1}); !errors.Is(err, zk.ErrNoAuth) || len(results) != 0 {
 			t.Errorf("multi: %v, %v", results, err)
 		}
 		must(t, b.create())
@@ -301,7 +301,7 @@ func TestMute(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				b := newBehind(t, v, 30*time.Second)
-				session := b.conn.SessionID()
+				session := b.conn.Session()
 				c.mute(b)
 				done := async(b.create)
 				time.Sleep(time.Second) // virtual
@@ -312,7 +312,7 @@ func TestMute(t *testing.T) {
 				v.Expire(t, b.conn) // bypasses the proxy
 				time.Sleep(time.Second)
 				pending(t, done)
-				if b.conn.State() != zk.StateHasSession || b.conn.SessionID() != session {
+				if b.conn.State() != zk.StateHasSession || b.conn.Session() != session {
 					t.Error("the client was notified through a black hole")
 				}
 				b.Unmute()
@@ -369,7 +369,7 @@ func TestOneProxyForAnEnsemble(t *testing.T) {
 			must(t, err)
 			defer conn.Close()
 			f := p.Next(proxy.CreateOp, proxy.CutBefore)
-			if _, err := conn.Create("/x", nil, zk.FlagEphemeral, acl); err == nil {
+			if _, err := conn.Client().Create("/x", nil, zk.FlagEphemeral, acl); err == nil {
 				t.Errorf("no error of a create that was cut at %s", addr)
 			}
 			fired(t, f)
@@ -414,27 +414,27 @@ func TestKindsOfRequests(t *testing.T) {
 			want proxy.Op
 			do   func()
 		}{
-			{proxy.CreateOp, func() { b.conn.Create(b.dir+"/a", []byte("data"), zk.FlagEphemeral, acl) }},
-			{proxy.MkdirOp, func() { b.conn.Create(b.dir+"/b", nil, 0, acl) }},
-			{proxy.MkdirOp, func() { b.conn.Create(b.dir+"/b", nil, zk.FlagSequence, acl) }},
-			{proxy.MkdirOp, func() { b.conn.CreateContainer(b.dir+"/c", nil, zk.FlagContainer, acl) }},
-			{proxy.DeleteOp, func() { b.conn.Delete(b.dir+"/b", -1) }},
-			{proxy.ListOp, func() { b.conn.Children(b.dir) }},
-			{proxy.ListOp, func() { b.conn.ChildrenW(b.dir) }},
-			{proxy.ReadOp, func() { b.conn.Get(b.dir) }},
-			{proxy.ReadOp, func() { b.conn.GetW(b.dir) }},
-			{proxy.ExistsOp, func() { b.conn.Exists(b.dir) }},
-			{proxy.SetOp, func() { b.conn.Set(b.dir, nil, -1) }},
-			{proxy.SyncOp, func() { b.conn.Sync(b.dir) }},
-			{proxy.CreateOp, func() { b.conn.Multi(ephemeral, set) }},
-			{proxy.CreateOp, func() { b.conn.Multi(check, ephemeral, ephemeral, set) }},
-			{proxy.MoveOp, func() { b.conn.Multi(ephemeral, del) }},
-			{proxy.DeleteOp, func() { b.conn.Multi(del, del) }},
-			{proxy.MkdirOp, func() { b.conn.Multi(check, dir) }},
-			{proxy.SetOp, func() { b.conn.Multi(check, set) }},
-			{proxy.CheckOp, func() { b.conn.Multi(check) }},
-			{proxy.AuthOp, func() { b.conn.AddAuth("digest", []byte("a:b")) }},
-			{proxy.OtherOp, func() { b.conn.GetACL(b.dir) }},
+			{proxy.CreateOp, func() { b.conn.Client().Create(b.dir+"/a", []byte("data"), zk.FlagEphemeral, acl) }},
+			{proxy.MkdirOp, func() { b.conn.Client().Create(b.dir+"/b", nil, 0, acl) }},
+			{proxy.MkdirOp, func() { b.conn.Client().Create(b.dir+"/b", nil, zk.FlagSequence, acl) }},
+			{proxy.MkdirOp, func() { b.conn.Client().CreateContainer(b.dir+"/c", nil, zk.FlagContainer, acl) }},
+			{proxy.DeleteOp, func() { b.conn.Client().Delete(b.dir+"/b", -1) }},
+			{proxy.ListOp, func() { b.conn.Client().Children(b.dir) }},
+			{proxy.ListOp, func() { b.conn.Client().ChildrenW(b.dir) }},
+			{proxy.ReadOp, func() { b.conn.Client().Get(b.dir) }},
+			{proxy.ReadOp, func() { b.conn.Client().GetW(b.dir) }},
+			{proxy.ExistsOp, func() { b.conn.Client().Exists(b.dir) }},
+			{proxy.SetOp, func() { b.conn.Client().Set(b.dir, nil, -1) }},
+			{proxy.SyncOp, func() { b.conn.Client().Sync(b.dir) }},
+			{proxy.CreateOp, func() { b.conn.Client().Multi(ephemeral, set) }},
+			{proxy.CreateOp, func() { b.conn.Client().Multi(check, ephemeral, ephemeral, set) }},
+			{proxy.MoveOp, func() { b.conn.Client().Multi(ephemeral, del) }},
+			{proxy.DeleteOp, func() { b.conn.Client().Multi(del, del) }},
+			{proxy.MkdirOp, func() { b.conn.Client().Multi(check, dir) }},
+			{proxy.SetOp, func() { b.conn.Client().Multi(check, set) }},
+			{proxy.CheckOp, func() { b.conn.Client().Multi(check) }},
+			{proxy.AuthOp, func() { b.conn.Client().AddAuth("digest", []byte("a:b")) }},
+			{proxy.OtherOp, func() { b.conn.Client().GetACL(b.dir) }},
 		} {
 			mu.Lock()
 			got = nil

@@ -16,13 +16,33 @@ import (
 	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A Conn is a *zk.Conn or a *wire.Conn.
+// A Conn is a *wire.Conn or, in tests of other clients, a *zk.Conn.
 type Conn interface {
-	SessionID() int64
 	Server() string
 	State() zk.State
+}
+
+// SessionOf returns the session of a connection, with the password with which any client can resume
+// it. The password of a *zk.Conn is a private field, which the client writes at the end of each
+// handshake, before it sets its state. State reads that atomically. So the read is ordered after
+// the handshake that made the session. It is not ordered before the next handshake, which writes
+// the same password again.
+//
+//go:norace
+func SessionOf(conn Conn) (id int64, password []byte) {
+	if own, ok := conn.(*wire.Conn); ok {
+		if s := own.Own(); s != nil && s.ID == own.Session() {
+			return s.ID, s.Password
+		}
+		return 0, nil
+	}
+	client := conn.(*zk.Conn)
+	client.State()
+	field := reflect.ValueOf(client).Elem().FieldByName("passwd")
+	return client.SessionID(), append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
 }
 
 // Expire ends conn's session at the server, and returns when the server has confirmed that. The
@@ -36,11 +56,11 @@ func Expire(tb testing.TB, conn Conn) {
 // ExpireAt is Expire through another member: the member of conn may be paused or dead.
 func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	tb.Helper()
-	id := conn.SessionID()
+	id, password := SessionOf(conn)
 	if id == 0 {
 		tb.Fatal("realzk: expire: the connection has no session")
 	}
-	if _, err := EndSession(id, SessionPassword(conn), addr); err != nil {
+	if _, err := EndSession(id, password, addr); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -71,18 +91,6 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 		return alive, fmt.Errorf("realzk: expire session %#x at %s: %w", id, addr, err)
 	}
 	return alive, nil
-}
-
-// SessionPassword returns the password with which any client can resume the session. It reads a
-// private field of zk.Conn, which the client writes at the end of each handshake, before it sets
-// its state. State reads that atomically. So the read is ordered after the handshake that made the
-// session. It is not ordered before the next handshake, which writes the same password again.
-//
-//go:norace
-func SessionPassword(conn Conn) []byte {
-	conn.State()
-	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
-	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
 }
 
 // closeSession resumes the session on a second connection, as a reconnecting client would, and

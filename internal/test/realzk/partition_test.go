@@ -26,7 +26,7 @@ func TestIsolatedLeaderIsReplaced(t *testing.T) {
 	must(t, err)
 	conn := Connect(t, 20*time.Second, next.Addr())
 	test.Eventually(t, 20*time.Second, "a write", func() bool {
-		_, err := conn.Create("/a", nil, 0, acl)
+		_, err := conn.Client().Create("/a", nil, 0, acl)
 		return err == nil || err == zk.ErrNodeExists
 	})
 	e.Heal()

@@ -25,8 +25,8 @@ func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
 	t.Parallel()
 	s := Standalone(t, Options{})
 	conn := Connect(t, 30*time.Second, s.Addr())
-	session := conn.SessionID()
-	_, err := conn.Create("/e", []byte("x"), zk.FlagEphemeral, acl)
+	session := conn.Session()
+	_, err := conn.Client().Create("/e", []byte("x"), zk.FlagEphemeral, acl)
 	must(t, err)
 	must(t, s.Kill())
 	if err := s.Kill(); err == nil || s.PID() != 0 {
@@ -34,10 +34,10 @@ func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
 	}
 	must(t, s.Restart())
 	test.Eventually(t, 60*time.Second, "the session is back", func() bool { return conn.State() == zk.StateHasSession })
-	_, stat, err := conn.Get("/e")
+	_, stat, err := conn.Client().Get("/e")
 	must(t, err)
-	if stat.EphemeralOwner != session || conn.SessionID() != session {
-		t.Errorf("owner %#x, session %#x, want %#x", stat.EphemeralOwner, conn.SessionID(), session)
+	if stat.EphemeralOwner != session || conn.Session() != session {
+		t.Errorf("owner %#x, session %#x, want %#x", stat.EphemeralOwner, conn.Session(), session)
 	}
 	before := s.PID()
 	must(t, s.Restart()) // while the server runs
@@ -64,7 +64,7 @@ func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
 	before, err := s.Requests()
 	must(t, err)
 	for range 7 {
-		_, _, err := conn.Exists("/")
+		_, _, err := conn.Client().Exists("/")
 		must(t, err)
 		_, err = s.Word("srvr")
 		must(t, err)
@@ -85,8 +85,8 @@ func TestAProxyKnowsTheSession(t *testing.T) {
 	}
 	conn := Connect(t, 30*time.Second, p.Addr())
 	id, passwd := p.Session()
-	if id != conn.SessionID() || id == 0 {
-		t.Fatalf("session %#x, not %#x", id, conn.SessionID())
+	if id != conn.Session() || id == 0 {
+		t.Fatalf("session %#x, not %#x", id, conn.Session())
 	}
 	alive, err := EndSession(id, passwd, p.Target())
 	must(t, err)
@@ -96,7 +96,7 @@ func TestAProxyKnowsTheSession(t *testing.T) {
 	p.Cut() // the server may not close the connection, see EndSession
 	test.Eventually(t, 10*time.Second, "the next one", func() bool {
 		next, _ := p.Session()
-		return next != 0 && next != id && next == conn.SessionID()
+		return next != 0 && next != id && next == conn.Session()
 	})
 	alive, err = EndSession(id, passwd, p.Target())
 	must(t, err)
@@ -111,7 +111,7 @@ func TestASessionIsExpiredByWayOfAnotherMember(t *testing.T) {
 	followers, err := e.Followers()
 	must(t, err)
 	conn := Connect(t, 30*time.Second, followers[0].Addr())
-	_, err = conn.Create("/e", nil, zk.FlagEphemeral, acl)
+	_, err = conn.Client().Create("/e", nil, zk.FlagEphemeral, acl)
 	must(t, err)
 	must(t, followers[0].Pause())
 	began := time.Now()
@@ -120,7 +120,7 @@ func TestASessionIsExpiredByWayOfAnotherMember(t *testing.T) {
 		t.Errorf("it took %v, and the session has 30 s", took)
 	}
 	witness := Connect(t, 10*time.Second, followers[1].Addr())
-	if ok, _, err := witness.Exists("/e"); err != nil || ok {
+	if ok, _, err := witness.Client().Exists("/e"); err != nil || ok {
 		t.Errorf("exists %v, %v", ok, err)
 	}
 	must(t, followers[0].Resume())

@@ -98,7 +98,7 @@ func failovers(t *testing.T, o options) {
 	base := test.Path(t)
 	children := func(path string) func() int {
 		return func() int {
-			names, _, err := witness.Children(path)
+			names, _, err := witness.Client().Children(path)
 			if err != nil {
 				return 0 // the directory does not exist yet
 			}

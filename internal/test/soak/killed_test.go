@@ -159,7 +159,7 @@ func (k *killer) measure(way killing, servers []string, path string) time.Durati
 	waiter.Hears("connected")
 	conn := realzk.Connect(k, time.Minute, servers...)
 	defer conn.Close()
-	test.Eventually(k, patience, "two in the queue", func() bool { return len(test.Children(k, conn, path)) == 2 })
+	test.Eventually(k, patience, "two in the queue", func() bool { return len(test.Children(k, conn.Client(), path)) == 2 })
 	if way.parallel { // at different instants between two ticks
 		pass(rand.N(4 * time.Second))
 	}

@@ -84,10 +84,10 @@ func newHall(t *testing.T, w way, timeout time.Duration) *hall {
 func (h *hall) makeDir(path string) {
 	h.Helper()
 	if h.below != "" {
-		_, err := h.witness.Create(path, []byte("1"), zk.FlagPersistent, open)
+		_, err := h.witness.Client().Create(path, []byte("1"), zk.FlagPersistent, open)
 		h.must(err)
 	}
-	_, err := h.witness.Create(path+h.below, nil, zk.FlagPersistent, open)
+	_, err := h.witness.Client().Create(path+h.below, nil, zk.FlagPersistent, open)
 	h.must(err)
 }
 
@@ -105,7 +105,7 @@ func (h *hall) own() acquire { return h.hold(locks.On(h.conn), h.path) }
 func (h *hall) queues(least, most int) {
 	h.Helper()
 	test.Eventually(h, patience, fmt.Sprintf("%d to %d nodes in the queue", least, most), func() bool {
-		n := len(test.Children(h, h.witness, h.dir))
+		n := len(test.Children(h, h.witness.Client(), h.dir))
 		return least <= n && n <= most
 	})
 }
@@ -137,11 +137,11 @@ func canceledWaits(t *testing.T, w way, n int) {
 	h := newHall(t, w, lasting)
 	held, err := h.block(t.Context())
 	h.must(err)
-	holders := len(test.Children(t, h.witness, h.dir))
+	holders := len(test.Children(t, h.witness.Client(), h.dir))
 	// A first waiter watches every node that can be watched. The client cannot remove a watch, so
 	// the watches on nodes that exist remain, for the next waiter.
 	h.wait(1, func() {
-		test.Eventually(h, patience, "a waiter watches", func() bool { return len(realzk.Watched(h, h.conn.SessionID())) == h.watches })
+		test.Eventually(h, patience, "a waiter watches", func() bool { return len(realzk.Watched(h, h.conn.Session())) == h.watches })
 	})
 	h.queues(0, holders)
 	round := 0
@@ -152,7 +152,7 @@ func canceledWaits(t *testing.T, w way, n int) {
 		h.queues(0, holders)
 	})
 	h.must(held.Release(t.Context()))
-	test.AssertEmpty(t, h.witness, h.dir)
+	test.AssertEmpty(t, h.witness.Client(), h.dir)
 }
 
 // wait starts waiters, each with its own lock value, and cancels them when the function there
@@ -181,7 +181,7 @@ func lostSessions(t *testing.T, w way, n int) {
 	h := newHall(t, w, expiring)
 	held, err := h.block(t.Context())
 	h.must(err)
-	holders := len(test.Children(t, h.witness, h.dir))
+	holders := len(test.Children(t, h.witness.Client(), h.dir))
 	h.makeDir(h.path + "-asked")
 	h.makeDir(h.path + "-unasked")
 	asked, unasked := h.hold(locks.On(h.conn), h.path+"-asked"), h.hold(locks.On(h.conn), h.path+"-unasked")
@@ -202,8 +202,8 @@ func lostSessions(t *testing.T, w way, n int) {
 			}
 			test.Eventually(t, patience, "the waiter has queued again", func() bool {
 				mine := 0
-				for _, name := range test.Children(t, h.witness, h.dir) {
-					if _, stat, err := h.witness.Exists(h.dir + "/" + name); err == nil && stat.EphemeralOwner == h.conn.SessionID() {
+				for _, name := range test.Children(t, h.witness.Client(), h.dir) {
+					if _, stat, err := h.witness.Client().Exists(h.dir + "/" + name); err == nil && stat.EphemeralOwner == h.conn.Session() {
 						mine++
 					}
 				}
@@ -213,7 +213,7 @@ func lostSessions(t *testing.T, w way, n int) {
 	})
 	h.must(held.Release(t.Context()))
 	for _, dir := range []string{h.dir, h.path + "-asked" + h.below, h.path + "-unasked" + h.below} {
-		test.AssertEmpty(t, h.witness, dir)
+		test.AssertEmpty(t, h.witness.Client(), dir)
 	}
 }
 
@@ -259,7 +259,7 @@ func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 	h := newHall(t, w, lasting)
 	held, err := h.block(t.Context())
 	h.must(err)
-	holders := len(test.Children(t, h.witness, h.dir))
+	holders := len(test.Children(t, h.witness.Client(), h.dir))
 	inQueue, senders := waiters, 0
 	if !own {
 		inQueue = 1
@@ -297,7 +297,7 @@ func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 	}
 	there := func() {
 		h.queues(holders+inQueue, many)
-		test.Eventually(t, patience, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.SessionID())) >= inQueue })
+		test.Eventually(t, patience, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.Session())) >= inQueue })
 	}
 	crowd(wait, there) // so that all tables have their size
 	bareHeap, bare := crowd(func(ctx context.Context, _ int) { <-ctx.Done() }, func() {})
@@ -309,7 +309,7 @@ func costOfWaiters(t *testing.T, w way, waiters int, own bool) {
 		t.Errorf("the limits are %d bytes for a waiter, %d for a value, and 4 goroutines for all waiters", perWaiter, perValue)
 	}
 	h.must(held.Release(t.Context()))
-	test.AssertEmpty(t, h.witness, h.dir)
+	test.AssertEmpty(t, h.witness.Client(), h.dir)
 }
 
 // figures are the numbers that must not grow.
@@ -396,11 +396,11 @@ func theMeterSeesALeak(t *testing.T) {
 	for i := range 500 {
 		nodes = append(nodes, &zk.CreateRequest{Path: fmt.Sprintf("%s-%d", path, i), Acl: open})
 	}
-	if _, err := conn.Multi(nodes...); err != nil {
+	if _, err := conn.Client().Multi(nodes...); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 { // nodes that are never created
-		if _, _, _, err := conn.ExistsW(path + strconv.Itoa(i)); err != nil {
+		if _, _, _, err := conn.Client().ExistsW(path + strconv.Itoa(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

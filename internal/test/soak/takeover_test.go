@@ -428,7 +428,7 @@ func (b *bench) watchOutage(addrs []string) func() time.Duration {
 	go func() {
 		var most time.Duration
 		for answered := time.Now(); !closed(stop); pass(5 * time.Millisecond) {
-			if _, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}); err == nil {
+			if _, err := conn.Client().Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}); err == nil {
 				most = max(most, time.Since(answered))
 				answered = time.Now()
 			}
@@ -447,7 +447,7 @@ func (b *bench) must(err error) {
 
 func (b *bench) empty() {
 	for _, s := range b.seats {
-		test.AssertEmpty(b, s.witness, s.path+s.below)
+		test.AssertEmpty(b, s.witness.Client(), s.path+s.below)
 	}
 }
 
@@ -501,7 +501,7 @@ func (b *bench) sit(w way, timeout time.Duration, servers, others []string, prox
 	s.hold, err = w.hold(locks.On(s.holder), s.path)(ctx)
 	b.must(err)
 	s.ctx = s.hold.Context(ctx)
-	lost, session := s.hold.Lost(), s.holder.SessionID()
+	lost, session := s.hold.Lost(), s.holder.Session()
 	go func() {
 		select {
 		case <-lost:
@@ -519,7 +519,7 @@ func (b *bench) sit(w way, timeout time.Duration, servers, others []string, prox
 		return grant{h, at, s.hold.Held(), !closed(lost)}, err
 	})
 	test.Eventually(b, patience, "the next caller queues", func() bool {
-		return len(test.Children(b, s.witness, s.path+s.below)) == 2 || closed(lost) // on a busy machine
+		return len(test.Children(b, s.witness.Client(), s.path+s.below)) == 2 || closed(lost) // on a busy machine
 	})
 }
 
@@ -625,7 +625,7 @@ func (s *seat) done() {
 func (s *seat) back() {
 	s.Helper()
 	test.Eventually(s, patience, "the holder's connection is back", func() bool {
-		_, _, err := s.holder.Exists("/")
+		_, _, err := s.holder.Client().Exists("/")
 		return err == nil
 	})
 }

@@ -111,7 +111,7 @@ func (m *memory) Proxy(tb testing.TB, target string) *proxy.Proxy {
 
 func (m *memory) Expire(tb testing.TB, conn realzk.Conn) {
 	tb.Helper()
-	id := conn.SessionID()
+	id, _ := realzk.SessionOf(conn)
 	for _, e := range m.ensembles {
 		if e.Ensemble.Expire(id) {
 			return

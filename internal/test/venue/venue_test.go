@@ -22,10 +22,10 @@ func TestListingsHaveOneOrder(t *testing.T) {
 		conn, dir := v.Connect(t, 10*time.Second), test.Path(t)
 		do := func(ops ...any) {
 			t.Helper()
-			if _, err := conn.Multi(ops...); err != nil {
+			if _, err := conn.Client().Multi(ops...); err != nil {
 				t.Fatal(err)
 			}
-			names, _, err := conn.Children(dir)
+			names, _, err := conn.Client().Children(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
