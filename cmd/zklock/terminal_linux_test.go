@@ -224,7 +224,7 @@ func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 // The command reads /dev/tty, and standard input is not the terminal.
 func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 	path := test.Path(t)
-	s := inShell(t, path, "\"$ZKLOCK\" run -session-timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?")
+	s := inShell(t, path, "\"$ZKLOCK\" run $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?")
 	s.asksForAWord()
 	s.shows("code 0")
 	free(t, path)
