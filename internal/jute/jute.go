@@ -28,6 +28,8 @@ const (
 	OpCheck           int32 = 13
 	OpMulti           int32 = 14
 	OpCreate2         int32 = 15
+	OpReconfig        int32 = 16
+	OpCheckWatches    int32 = 17
 	OpRemoveWatches   int32 = 18
 	OpCreateContainer int32 = 19
 	OpDeleteContainer int32 = 20
@@ -71,6 +73,7 @@ const (
 	CodeAuthFailed     int32 = -115
 	CodeSessionMoved   int32 = -118
 	CodeNoWatcher      int32 = -121
+	CodeNoReconfig     int32 = -123 // reconfigurations are disabled, as they are by default
 	CodeRequiresSASL   int32 = -124
 )
 

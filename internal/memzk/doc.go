@@ -21,10 +21,11 @@
 // # Limits
 //
 // It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
-// quotas, no observers and no TLS (wrap the connections). It refuses nodes with a time to live, as
-// ZooKeeper does by default. Reconfigurations, and requests that no client sends (17, 20, -10), are
-// answered like unknown requests. SASL is a function of the Config, with DIGEST-MD5 as in ZooKeeper;
-// the option zookeeper.allowSaslFailedClients is not there.
+// quotas, no observers and no TLS (wrap the connections). It refuses nodes with a time to live and
+// reconfigurations, as ZooKeeper does by default. Two requests that servers make for themselves (20
+// deletes a container, -10 begins a session) are answered like unknown requests. SASL is a function
+// of the Config, with DIGEST-MD5 as in ZooKeeper; the option zookeeper.allowSaslFailedClients is not
+// there.
 //
 // # Fidelity
 //

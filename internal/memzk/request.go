@@ -29,7 +29,7 @@ func (r *request) keep() { r.body = append([]byte(nil), r.body...) }
 func isWrite(op int32) bool {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
-		jute.OpSetData, jute.OpSetACL, jute.OpCheck, jute.OpMulti, jute.OpCloseSession:
+		jute.OpSetData, jute.OpSetACL, jute.OpCheck, jute.OpMulti, jute.OpReconfig, jute.OpCloseSession:
 		return true
 	}
 	return false
@@ -38,7 +38,7 @@ func isWrite(op int32) bool {
 func isRead(op int32) bool {
 	switch op {
 	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2, jute.OpPing, jute.OpSetWatches,
-		jute.OpSetWatches2, jute.OpRemoveWatches, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpAddWatch,
+		jute.OpSetWatches2, jute.OpCheckWatches, jute.OpRemoveWatches, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpAddWatch,
 		jute.OpCountChildren, jute.OpWhoAmI, jute.OpSync:
 		return true
 	}
@@ -248,6 +248,8 @@ func readOp(d *jute.Decoder, kind int32) op {
 		o.path, o.data, o.version = d.Text(), slices.Clone(d.Bytes()), d.Int32()
 	case jute.OpSetACL:
 		o.path, o.acl, o.version = d.Text(), decodeACL(d), d.Int32()
+	case jute.OpReconfig: // refused, so its members do not matter
+		_, _, _, _ = d.Text(), d.Text(), d.Text(), d.Int64()
 	default:
 		d.Bad = true
 	}
@@ -264,6 +266,8 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 		return d.setACL(who, o.path, o.acl, o.version)
 	case jute.OpCheck:
 		return d.check(who, o.path, o.version)
+	case jute.OpReconfig:
+		return txn{}, jute.CodeNoReconfig
 	}
 	return d.create(who, o.kind, o.path, o.data, o.acl, o.flags)
 }
@@ -531,12 +535,12 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 		return b, m.setWatches(c, op, d)
 	case jute.OpAddWatch:
 		return m.addWatch(b, c, d)
-	case jute.OpRemoveWatches:
+	case jute.OpCheckWatches, jute.OpRemoveWatches:
 		path, kind := d.Text(), d.Int32()
 		if d.Bad {
 			return b, jute.CodeMarshalling
 		}
-		return b, m.watches.removed(path, kind, c)
+		return b, m.watches.checked(path, kind, c, op == jute.OpRemoveWatches)
 	case jute.OpGetEphemerals:
 		prefix := d.Bytes()
 		return m.appendEphemerals(b, c.session, string(prefix)), jute.CodeOK

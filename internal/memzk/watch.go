@@ -77,6 +77,15 @@ func (w *watchTable) count(before, after mode) {
 	}
 }
 
+// has reports whether the connection watches the path in any of the modes; before 3.9, whether any
+// connection watches it.
+func (w *watchTable) has(path string, c *conn, m mode) bool {
+	if w.single {
+		return len(w.paths[path]) > 0
+	}
+	return slices.ContainsFunc(w.paths[path], func(e watcher) bool { return e.c == c && e.modes&m != 0 })
+}
+
 // remove removes modes, and reports whether the connection had any of them.
 func (w *watchTable) remove(path string, c *conn, of map[string]struct{}, m mode) bool {
 	list := w.paths[path]
@@ -226,14 +235,19 @@ func (w *watches) deleted(path, parent string, zxid int64, list, parentACL []acl
 	w.tell(w.fired(&w.child, childPathsOf, parent, eventChildren), eventChildren, parent, zxid, parentACL)
 }
 
-// removed removes watches of a kind that requests use, and returns the code of the reply.
-func (w *watches) removed(path string, kind int32, c *conn) int32 {
+// checked returns the code of a request that asks for watches of a kind, or removes them.
+func (w *watches) checked(path string, kind int32, c *conn, remove bool) int32 {
 	m, data, child, known := w.kinds(kind)
 	if !known {
 		return jute.CodeMarshalling
 	}
-	found := data && w.data.remove(path, c, c.dataPaths, m)
-	found = child && w.child.remove(path, c, c.childPaths, m) || found
+	found := false
+	if remove {
+		found = data && w.data.remove(path, c, c.dataPaths, m)
+		found = child && w.child.remove(path, c, c.childPaths, m) || found
+	} else {
+		found = data && w.data.has(path, c, m) || child && w.child.has(path, c, m)
+	}
 	if !found {
 		return jute.CodeNoWatcher
 	}

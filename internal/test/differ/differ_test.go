@@ -96,6 +96,8 @@ multi:setData 0 -101 -103 -2
 multi:check 0 -101 -103 -2
 multi:getData 0 -101
 multi:getChildren 0 -101
+reconfig -123
+checkWatches 0 -121
 removeWatches 0 -121
 setWatches 0
 setWatches2 0

@@ -80,14 +80,14 @@ type theme struct {
 var usual = map[string]int{
 	"create": 20, "create2": 6, "createContainer": 3, "delete": 12, "exists": 6, "getData": 6,
 	"setData": 8, "getACL": 2, "setACL": 2, "getChildren": 4, "getChildren2": 5, "sync": 2, "ping": 1, "check": 1,
-	"multi": 6, "multiRead": 3, "removeWatches": 2, "setWatches": 2, "setWatches2": 1, "getEphemerals": 2,
+	"multi": 6, "multiRead": 3, "reconfig": 1, "checkWatches": 2, "removeWatches": 2, "setWatches": 2, "setWatches2": 1, "getEphemerals": 2,
 	"childCount": 1, "addWatch": 2, "auth": 1, "close": 1, "connect": 3, "cut": 1, "unknown": 1, "whoAmI": 1,
 }
 
 var themes = []theme{
 	{bad: 3, burst: 5}, // everything
 	{bad: 1, burst: 5, verbs: map[string]int{
-		"exists": 20, "getData": 15, "getChildren": 10, "getChildren2": 10, "removeWatches": 8, "setWatches": 8,
+		"exists": 20, "getData": 15, "getChildren": 10, "getChildren2": 10, "checkWatches": 8, "removeWatches": 8, "setWatches": 8,
 		"setWatches2": 6, "addWatch": 8, "setData": 10, "delete": 15, "create": 15, "multi": 6, "connect": 4,
 	}},
 	{auth: true, bad: 2, burst: 5, verbs: map[string]int{
@@ -207,15 +207,20 @@ func (g *generator) one(conn int, verb string) Step {
 		if verb == "getEphemerals" && g.IntN(3) == 0 {
 			s.Path, s.Literal = "/", g.IntN(2) == 0
 		}
-	case "removeWatches":
+	case "checkWatches", "removeWatches":
 		g.path(&s)
 		if len(g.watched) > 0 && g.IntN(4) > 0 {
 			s.Path, s.Literal = g.watched[g.IntN(len(g.watched))], false
+		}
+		if s.Literal && !strings.HasPrefix(s.Path, "/") {
+			s.Path = "/" // 3.8 fails on a path without a slash, which no client sends
 		}
 		s.Kind = int32(1 + g.IntN(3))
 		if g.IntN(10) == 0 {
 			s.Kind = int32(g.IntN(8)) - 1
 		}
+	case "reconfig":
+		s.Path, s.Version = g.pick("", "2"), -1
 	case "addWatch":
 		g.path(&s)
 		if !s.Literal {

@@ -286,7 +286,7 @@ var ending = []int32{-115, -112, -6, -118}
 func (s Step) writes() bool {
 	switch s.Verb {
 	case "exists", "getData", "getACL", "getChildren", "getChildren2", "sync", "ping", "check", "multiRead",
-		"removeWatches", "setWatches", "setWatches2", "getEphemerals", "childCount", "addWatch", "auth", "whoAmI":
+		"checkWatches", "removeWatches", "setWatches", "setWatches2", "getEphemerals", "childCount", "addWatch", "auth", "whoAmI":
 		return false
 	}
 	return true

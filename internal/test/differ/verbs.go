@@ -47,6 +47,8 @@ func init() {
 		"check":           {jute.OpCheck, encodePathVersion, nil},
 		"multi":           {jute.OpMulti, encodeMulti, decodeMulti},
 		"multiRead":       {jute.OpMultiRead, encodeMulti, decodeMulti},
+		"reconfig":        {jute.OpReconfig, encodeReconfig, decodeDataStat},
+		"checkWatches":    {jute.OpCheckWatches, encodePathKind, nil},
 		"removeWatches":   {jute.OpRemoveWatches, encodePathKind, nil},
 		"setWatches":      {jute.OpSetWatches, encodeSetWatches, nil},
 		"setWatches2":     {jute.OpSetWatches2, encodeSetWatches, nil},
@@ -107,6 +109,15 @@ func encodeSetWatches(r *run, s Step, b []byte) []byte {
 		b = jute.AppendTexts(b, paths)
 	}
 	return b
+}
+
+// encodeReconfig: the members to add, to remove, and all that are to remain; then the version of the
+// configuration.
+func encodeReconfig(_ *run, s Step, b []byte) []byte {
+	for _, servers := range []string{s.Data, s.Path, ""} {
+		b = jute.AppendText(b, servers)
+	}
+	return jute.AppendInt64(b, int64(s.Version))
 }
 
 func encodeAuth(_ *run, s Step, b []byte) []byte {
