@@ -51,7 +51,7 @@ soak: ## lock for a minute on three real servers and in real processes, while al
 differ: ## play 10,000 random sequences of requests on the server in memory and on a real one, and compare
 	@$(SUITE) differ $(ARGS)
 
-interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other; connect with a Kerberos KDC
+interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock, on a real server and in memory: all must exclude each other; connect with a Kerberos KDC
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
 	cd kerberos && INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v -run Real .

@@ -1,7 +1,9 @@
 // Package interop runs our locks and the locks of other libraries in one queue: Apache Curator in a
 // JVM, kazoo in Python, and go-zookeeper's zk.Lock. Each pair must exclude each other in both
 // directions: step by step (a story), and under load (a fight), while changing a number that two
-// concurrent holders would corrupt.
+// concurrent holders would corrupt. Each test runs on the installed server and on the server in
+// memory, which must also serve the others' semaphores: a request that it does not answer would cost
+// them seconds, so a fight has a pace.
 //
 // It belongs to the layer peers, which judges the library and its in-memory server by programs that
 // others have written:

@@ -11,25 +11,28 @@ import (
 )
 
 func TestCuratorLeaderSelector(t *testing.T) {
-	s := newStory(t)
-	theirs := curatorAt(t, s.Path)
-	s.elects(theirs, elected)
-	s.excludes(ourMutex(s.Stage).party("c"), mutex, theirs.party("b"), elected) // a LeaderSelector has an InterProcessMutex
-	theirs.part()
+	onEach(t, func(s *story) {
+		theirs := s.curator()
+		s.elects(theirs, elected)
+		s.excludes(ourMutex(s.Stage).party("c"), mutex, theirs.party("b"), elected) // a LeaderSelector has an InterProcessMutex
+		theirs.part()
+	})
 }
 
 func TestCuratorLeaderLatch(t *testing.T) {
-	s := newStory(t)
-	theirs := curatorAt(t, s.Path)
-	s.elects(theirs, latch, leader.WithLatchNames())
-	theirs.part()
+	onEach(t, func(s *story) {
+		theirs := s.curator()
+		s.elects(theirs, latch, leader.WithLatchNames())
+		theirs.part()
+	})
 }
 
 func TestKazooElection(t *testing.T) {
-	s := newStory(t)
-	theirs := kazooAt(t, s.Path)
-	s.elects(theirs, elected, leader.WithKazooNames())
-	theirs.part()
+	onEach(t, func(s *story) {
+		theirs := s.kazoo()
+		s.elects(theirs, elected, leader.WithKazooNames())
+		theirs.part()
+	})
 }
 
 // elects asserts that one candidate of both sides leads, and that each side shows a leader of the

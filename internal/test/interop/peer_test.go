@@ -39,18 +39,18 @@ func needsPeers(t *testing.T) {
 	}
 }
 
-func curatorAt(t *testing.T, path string) *peer {
-	t.Helper()
-	needsPeers(t)
-	cmd, text := realzk.CuratorProgram(t, filepath.Join("curator", "Peer.java"), realzk.Servers(t)[0])
-	return startPeer(t, path, cmd, text)
+func (s *story) curator() *peer {
+	s.Helper()
+	needsPeers(s.T)
+	cmd, text := realzk.CuratorProgram(s, filepath.Join("curator", "Peer.java"), s.Server)
+	return startPeer(s.T, s.Path, cmd, text)
 }
 
-func kazooAt(t *testing.T, path string) *peer {
-	t.Helper()
-	needsPeers(t)
-	cmd, text := realzk.KazooProgram(filepath.Join("kazoo", "peer.py"), realzk.Servers(t)[0])
-	return startPeer(t, path, cmd, text)
+func (s *story) kazoo() *peer {
+	s.Helper()
+	needsPeers(s.T)
+	cmd, text := realzk.KazooProgram(filepath.Join("kazoo", "peer.py"), s.Server)
+	return startPeer(s.T, s.Path, cmd, text)
 }
 
 func startPeer(t *testing.T, path string, cmd *exec.Cmd, text string) *peer {

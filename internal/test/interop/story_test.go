@@ -2,6 +2,8 @@ package interop
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 const soon = 30 * time.Second
@@ -23,7 +26,8 @@ const (
 	write     = "write"
 	downgrade = "downgrade" // in a fight: acquire for writing, and then downgrade
 	elected   = "leader"
-	latch     = "latch" // with the names of LeaderLatch
+	latch     = "latch"  // with the names of LeaderLatch
+	permit    = "permit" // the only permit of a peer's semaphore
 )
 
 // side is a library at work on a path.
@@ -50,13 +54,52 @@ type party interface {
 // story is a sequence of steps of several parties on one path.
 type story struct {
 	*contract.Stage
-	server *realzk.Server
+	word func(string) (string, error) // asks the server
 }
 
-func newStory(t *testing.T) *story {
-	t.Helper()
-	server := realzk.Shared(t)
-	return &story{contract.NewStage(t, venue.Real(), ""), server}
+// onEach tells a story on the installed server, and on the kit's.
+func onEach(t *testing.T, tell func(*story)) {
+	t.Run("server", func(t *testing.T) {
+		word := realzk.Shared(t).Word
+		tell(&story{contract.NewStage(t, venue.Real(), ""), word})
+	})
+	t.Run("kit", func(t *testing.T) {
+		server := zktest.NewServer(t)
+		// Without a delay our fighters have ended before a peer has begun.
+		host := server.Host("all")
+		host.Delay(time.Millisecond)
+		k := kit{venue.Real(), host.ListenTCP(t)[0], server.ListenTCP(t)[0]}
+		tell(&story{contract.NewStage(t, k, ""), k.word})
+	})
+}
+
+// kit is the server in memory, at real ports: one with a delay, and one for four letter words.
+type kit struct {
+	venue.Venue
+	addr, words string
+}
+
+func (k kit) Servers(testing.TB) []string { return []string{k.addr} }
+
+func (k kit) Watched(tb testing.TB, session int64) []string {
+	answer, err := k.word("wchc")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return test.WatchedBy(answer, session)
+}
+
+func (k kit) word(word string) (string, error) {
+	conn, err := net.Dial("tcp", k.words)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
 }
 
 // asks makes a party request the lock, and returns its node.
@@ -97,7 +140,7 @@ func (s *story) waits(p party, node string) {
 	s.Must(err)
 	owner := fmt.Sprintf("0x%x", uint64(stat.EphemeralOwner))
 	test.Eventually(s, soon, "there is a waiter for "+node, func() bool {
-		answer, err := s.server.Word("wchp")
+		answer, err := s.word("wchp")
 		s.Must(err)
 		_, watchers, _ := strings.Cut(answer, s.Path+"/"+node+"\n") // a line for each session, then the next path
 		for session := range strings.Lines(watchers) {
