@@ -304,9 +304,10 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 // file system (on systems other than Linux that is not checked); and on Windows.
 //
 // The file is a hint, and no hold depends on it. The locks are free after the session timeout, as
-// without a file, if the host stops, if the file cannot be written later, if the next Connect is to
-// another ensemble, if the servers refuse to end the session, or if no server answers within a
-// session timeout. The last four are logged ([WithLogger]). By default there is no file.
+// without a file, if the host stops, if the file cannot be written later, if it is a copy or was
+// written on another host, if the next Connect is to another ensemble, if the servers refuse to end
+// the session, or if no server answers within a session timeout. All but the first are logged
+// ([WithLogger]). By default there is no file.
 func WithSessionFile(path string) ConnectOption {
 	return slot.Connect{Wire: wire.WithSessionFile(path)}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/sessionfile"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -85,7 +86,7 @@ func (s *servers) connect(ctx context.Context, more ...zklocks.ConnectOption) (*
 		return conn, nil
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, context.Cause(ctx)
-	case errors.Is(err, wire.ErrFileInUse):
+	case errors.Is(err, sessionfile.ErrInUse):
 		return nil, err
 	case errors.Is(err, context.DeadlineExceeded):
 		// The error names the addresses, the time and the reason for which TLS failed.

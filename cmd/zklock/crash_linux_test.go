@@ -185,6 +185,7 @@ func TestReapFails(t *testing.T) {
 		{exitFailed, other + ": it has other content: use a file of its own", []string{"reap", "-once", other}},
 		{exitFailed, other + ": it has other content: use a file of its own", []string{"reap", other}},
 		{exitFailed, dir + ": is a directory", []string{"reap", "-once", dir}},
+		{exitFailed, dir + "/none/session: the directory " + dir + "/none does not exist", []string{"reap", "-once", dir + "/none/session"}},
 		{exitFailed, dir + ": is a directory", []string{"reap", filepath.Join(dir, "none"), dir}},
 		{exitUsage, other + ": it has other content", []string{"run", "-session-file", other, "/x", "--", "true"}},
 	} {

@@ -5,10 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/sessionfile"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
@@ -48,7 +50,10 @@ locks of a process that lives remain. The servers are those of the process. If
 		}
 		if !*once {
 			for _, file := range files {
-				if err := wire.CheckSessionFile(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				switch f, err := sessionfile.Open(file, false); {
+				case err == nil:
+					f.Close(false)
+				case !errors.Is(err, fs.ErrNotExist):
 					return fail(exitFailed, "%s: %s", file, unprefixed(err))
 				}
 			}
@@ -73,7 +78,7 @@ locks of a process that lives remain. The servers are those of the process. If
 // follow waits until the file has a session, and then for the death of its process, repeatedly. It
 // must not lock an empty file: the process that starts next wants it.
 func (r *reaper) follow(file string) {
-	for said := ""; ; time.Sleep(50 * time.Millisecond) {
+	for said := ""; ; time.Sleep(100 * time.Millisecond) {
 		if info, err := os.Stat(file); err == nil && info.Size() == 0 {
 			continue
 		}
@@ -91,9 +96,13 @@ func (r *reaper) follow(file string) {
 
 func (r *reaper) reap(file string, wait bool) error {
 	ended, err := wire.Reap(file, wait, r.list, r.timeout, r.opts...)
+	dir := filepath.Dir(file)
+	_, missing := os.Stat(dir)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && missing != nil: // perhaps a mistake in the name
+		return fail(exitFailed, "%s: the directory %s does not exist", file, dir)
 	case errors.Is(err, fs.ErrNotExist):
-	case errors.Is(err, wire.ErrFileInUse):
+	case errors.Is(err, sessionfile.ErrInUse):
 		return fail(exitFree, "%s is %w", file, err)
 	case errors.Is(err, wire.ErrNoAnswer):
 		return fail(exitNoServer, "%s: %s", file, unprefixed(err))

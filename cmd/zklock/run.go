@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/internal/sessionfile"
 	"github.com/zklocks/zklocks/once"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -198,11 +198,11 @@ func (o *order) connectWithFile(ctx context.Context) (*zklocks.Conn, error) {
 	}
 	for said := false; ; said = true {
 		soon, cancel := context.WithTimeout(ctx, patience/2) // a process that dies has it for a moment
-		inUse := wire.AwaitSessionFile(soon, o.file)
+		inUse := awaitFile(soon, o.file)
 		cancel()
-		if !errors.Is(inUse, wire.ErrFileInUse) { // Connect returns other errors
+		if !errors.Is(inUse, sessionfile.ErrInUse) { // Connect returns other errors
 			conn, err := o.connect(ctx, zklocks.WithSessionFile(o.file))
-			if errors.Is(err, wire.ErrFileInUse) { // another process was faster
+			if errors.Is(err, sessionfile.ErrInUse) { // another process was faster
 				continue
 			}
 			return conn, err
@@ -224,6 +224,17 @@ func (o *order) connectWithFile(ctx context.Context) (*zklocks.Conn, error) {
 			say("waiting: session file %s is %s", o.file, by)
 		}
 	}
+}
+
+// awaitFile returns when no process has the session file. When ctx is canceled before, the error
+// matches sessionfile.ErrInUse.
+func awaitFile(ctx context.Context, path string) error {
+	f, err := sessionfile.Open(path, false)
+	if err != nil {
+		return err
+	}
+	defer f.Close(false)
+	return f.Lock(ctx)
 }
 
 // perform calls work under the lock, or once in a period or for a slot.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/sessionfile"
 )
 
 // ErrNoAnswer is matched by the error of a call that returns because its ctx is canceled, if no
@@ -50,8 +52,9 @@ type Conn struct {
 	closed         bool        // Close has ended go-zookeeper; guarded by moving
 	closeConfirmed atomic.Bool // a server has answered the request to end the session
 
-	file *sessionFile            // locked; nil: none
-	own  atomic.Pointer[Session] // the last session that was granted; nil: none was
+	file    *sessionfile.File       // locked; nil: none
+	written *[]string               // the servers in it
+	own     atomic.Pointer[Session] // the last session that was granted; nil: none was
 
 	// state.mu guards what follows.
 	current *packetConn // nil before the first

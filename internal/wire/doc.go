@@ -20,7 +20,7 @@
 //     would answer a request twice (packetConn.Write);
 //   - fires each of go-zookeeper's watches after a reconnect, so that none misses a change
 //     (packetConn.takeZxid);
-//   - ends the session of a process that has died without Close, see sessionFile;
+//   - ends the session of a process that has died without Close, see package sessionfile;
 //   - bounds Close to a second as a rule, and reports whether a server has confirmed it;
 //   - asks for the program's session timeout in each new session (packetConn.note).
 //
@@ -28,23 +28,21 @@
 //
 // Each calls those below it (internal/test/arch has the exceptions):
 //
-//	takeover.go          ends the session of a dead process
-//	connect.go           Connect: input, the first session, credentials
-//	servers.go           SetServers, Rebalance, and the ensemble's configuration
-//	conn.go              what go-zookeeper calls: dialer, callback, logger; Close
-//	options.go           options
-//	call.go              the locks' requests
-//	watches.go           requests that set watches
-//	packetconn.go        each packet
-//	sasl.go              SASL, between the handshake and the first request
-//	sessionfile.go       the file with the session, for the case that the process dies
-//	sessionfile_unix.go  its lock and its rights, the host and the process
-//	sessionfile_linux.go its file system
-//	heartbeat.go         when heartbeats are sent
-//	hosts.go             which server comes next
-//	watch.go             a watch and those that wait for it
-//	state.go             the session as the locks see it
-//	deadline.go          until when the session is known to live
-//	request.go           requests and replies, encoded
-//	frame.go             the protocol
+//	takeover.go    ends the session of a dead process
+//	connect.go     Connect: input, the first session, credentials
+//	servers.go     SetServers, Rebalance, and the ensemble's configuration
+//	conn.go        what go-zookeeper calls: dialer, callback, logger; Close
+//	options.go     options
+//	call.go        the locks' requests
+//	watches.go     requests that set watches
+//	packetconn.go  each packet
+//	sasl.go        SASL, between the handshake and the first request
+//	sessionfile.go the session, and the file for the case that the process dies
+//	heartbeat.go   when heartbeats are sent
+//	hosts.go       which server comes next
+//	watch.go       a watch and those that wait for it
+//	state.go       the session as the locks see it
+//	deadline.go    until when the session is known to live
+//	request.go     requests and replies, encoded
+//	frame.go       the protocol
 package wire

@@ -13,18 +13,19 @@ import (
 // files has the files of each package in reading order. Of packages queue and wire the doc comment
 // lists the files under "# Files".
 var files = map[string][]string{
-	root:                {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "sasl.go", "servers.go", "errors.go"},
-	"rwlock":            {"doc.go", "hold.go", "rwlock.go", "options.go"},
-	"reentrant":         {"doc.go", "reentrant.go", "owner.go", "options.go"},
-	"semaphore":         {"doc.go", "semaphore.go", "count.go", "options.go", "errors.go"},
-	"leader":            {"doc.go", "run.go", "observe.go", "leader.go", "status.go", "backoff.go", "options.go", "errors.go"},
-	"once":              {"doc.go", "once.go", "errors.go"},
-	"internal/queue":    nil,
-	"internal/wire":     nil,
-	"internal/slot":     {"slot.go", "option.go"},
-	"internal/hold":     {"context.go", "hold.go"},
-	"internal/znode":    {"order.go", "name.go", "path.go"},
-	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "stray.go", "transact.go", "client.go", "call.go"},
+	root:                   {"doc.go", "all.go", "conn.go", "locker.go", "hold.go", "member.go", "options.go", "sasl.go", "servers.go", "errors.go"},
+	"rwlock":               {"doc.go", "hold.go", "rwlock.go", "options.go"},
+	"reentrant":            {"doc.go", "reentrant.go", "owner.go", "options.go"},
+	"semaphore":            {"doc.go", "semaphore.go", "count.go", "options.go", "errors.go"},
+	"leader":               {"doc.go", "run.go", "observe.go", "leader.go", "status.go", "backoff.go", "options.go", "errors.go"},
+	"once":                 {"doc.go", "once.go", "errors.go"},
+	"internal/queue":       nil,
+	"internal/wire":        nil,
+	"internal/slot":        {"slot.go", "option.go"},
+	"internal/hold":        {"context.go", "hold.go"},
+	"internal/znode":       {"order.go", "name.go", "path.go"},
+	"internal/sessionfile": {"file.go", "file_unix.go", "file_linux.go"},
+	"internal/zkclient":    {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "stray.go", "transact.go", "client.go", "call.go"},
 }
 
 // back are the arrows that may point up, each with its reason.

@@ -72,6 +72,11 @@ func (o order) obey() error {
 			err = start(os.NewFile(uintptr(fd), o.File))
 		case "become another program":
 			err = syscall.Exec("/bin/sleep", []string{"sleep", "1000"}, nil)
+		case "execute yourself":
+			var self string
+			if self, err = os.Executable(); err == nil {
+				err = syscall.Exec(self, os.Args, os.Environ())
+			}
 		case "still held?":
 			fmt.Println("held", hold.Held())
 		case "close":

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/sessionfile"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -72,7 +73,7 @@ func (s *scene) freed() {
 // tried.
 func (s *scene) taken(by int) {
 	s.Helper()
-	if ended, err := s.reap(false); ended != 0 || !errors.Is(err, wire.ErrFileInUse) {
+	if ended, err := s.reap(false); ended != 0 || !errors.Is(err, sessionfile.ErrInUse) {
 		s.Errorf("a reaper ended session %#x, %v", ended, err)
 	}
 	ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
@@ -216,6 +217,20 @@ func TestAProgramThatBecomesAnother(t *testing.T) {
 	if _, err := s.reap(true); err != nil {
 		t.Error(err)
 	}
+	s.freed()
+}
+
+// The program that it becomes is itself, as after an update. It needs the file and the lock again.
+func TestAProgramThatExecutesItself(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	c := s.holder()
+	go func() { _, _ = s.reap(true) }() // it must not keep the program waiting for long
+	c.Say("execute yourself")
+	c.HearsWithin("granted", half)
+	s.taken(c.PID())
+	c.Say("close")
+	c.Ends()
 	s.freed()
 }
 

@@ -383,14 +383,14 @@ var mutants = []mutant{
 		old: "if c.way.hole {\n\t\t\tc.lose()", new: "if false {\n\t\t\tc.lose()",
 		test: "internal/memnet TestWhatIsUnderWayIsLostInABlackHole",
 	}, { // A session file: only the locks of a dead process are freed.
-		name: "process-that-lost-its-file-taken-for-dead", pkg: "internal/wire", in: "sessionFile.lock",
+		name: "process-that-lost-its-file-taken-for-dead", pkg: "internal/sessionfile", in: "record.runs",
 		why: "it has closed the file by a bug, and works on",
-		old: "r.Process == processID(r.PID) {", new: "r.Process == processID(0) {",
+		old: "r.Process == processID(r.PID)", new: "r.Process == processID(0)",
 		test: "internal/test/crash TestAProgramThatClosesTheFile",
 	}, {
-		name: "copy-of-a-session-file-believed", pkg: "internal/wire", in: "sessionFile.dead",
+		name: "copy-of-a-session-file-believed", pkg: "internal/sessionfile", in: "File.Dead",
 		why: "the process may be alive, with the original",
-		old: "r.Inode != inode(f.Stat()) {", new: "r.Inode == \"\" {",
+		old: "r.Inode != inode:", new: "r.Inode == \"\":",
 		test: "internal/wire TestASessionFileThatFreesNothing",
 	},
 }

@@ -10,13 +10,13 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/sessionfile"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -27,7 +27,8 @@ import (
 // the file says that its process has ended.
 type predecessor struct {
 	*wire.Conn
-	node, file string
+	node, file     string
+	process, image any // what the record has while the process lives
 }
 
 func precede(t *testing.T, v venue.Venue) predecessor {
@@ -45,7 +46,8 @@ func precede(t *testing.T, v venue.Venue) predecessor {
 		t.Fatal(err)
 	}
 	p.rewrite(t, func(r map[string]any) {
-		r["Inode"], r["Process"] = inode(t, p.file), ""
+		p.process, p.image = r["Process"], r["Image"]
+		r["Inode"], r["Process"], r["Image"] = inode(t, p.file), "", ""
 	})
 	return p
 }
@@ -136,6 +138,11 @@ func TestASessionFileFreesTheDead(t *testing.T) {
 // Nothing is freed unless the file shows that the process is dead.
 func TestASessionFileThatFreesNothing(t *testing.T) {
 	t.Parallel()
+	reasons := map[string]string{
+		"another host, or another start of this host": "no lock was freed: its session is of another host, or of this one before its restart: written on host \"elsewhere\", this is",
+		"a host without an id":                        "written on host \"\", this is",
+		"a copy":                                      "no lock was freed: its session is of another file, of which this is a copy, or of another container: written to device:inode",
+	}
 	for name, spoil := range map[string]func(*testing.T, *predecessor){
 		"another host, or another start of this host": func(t *testing.T, p *predecessor) {
 			p.rewrite(t, func(r map[string]any) { r["Host"] = "elsewhere" })
@@ -164,7 +171,16 @@ func TestASessionFileThatFreesNothing(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := precede(t, v)
 				spoil(t, &p)
-				p.freed(t, p.succeed(t, v), false)
+				if why := reasons[name]; why != "" {
+					if ended, err := wire.Reap(p.file, false, v.Servers(t), 4*time.Second, v.Dialer()...); ended != 0 || err == nil || !strings.Contains("no lock was freed: "+err.Error(), why) {
+						t.Errorf("the reaper ended session %#x, %v; want %q", ended, err, why)
+					}
+				}
+				said := &lines{}
+				p.freed(t, p.succeed(t, v, wire.WithLogger(said)), false)
+				if !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, reasons[name]) }) {
+					t.Errorf("the log %q does not have %q", said.all(), reasons[name])
+				}
 			})
 		})
 	}
@@ -228,17 +244,29 @@ func TestTheNumberOfADeadProcess(t *testing.T) {
 // program.
 func TestAProcessThatLostItsSessionFileIsAlive(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux shows when a process was started")
-	}
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := precede(t, v)
-		p.rewrite(t, func(r map[string]any) { r["PID"], r["Process"] = os.Getpid(), wire.ProcessID(os.Getpid()) })
+		p.rewrite(t, func(r map[string]any) { r["Process"], r["Image"] = p.process, p.image })
 		err := try(t, v, p.file)
 		if want := fmt.Sprintf("in use by process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want %q and the deadline", err, want)
 		}
 		p.freed(t, p.Conn, false)
+	})
+}
+
+// A program that has executed itself has its id and its start from before, and nothing else: what it
+// was is dead.
+func TestAProcessThatHasExecutedItself(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		p.rewrite(t, func(r map[string]any) { r["Process"], r["Image"] = p.process, "before" })
+		began := time.Now()
+		p.freed(t, p.succeed(t, v), true)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Connect took %v", took)
+		}
 	})
 }
 
@@ -250,7 +278,7 @@ func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
 		node := test.Path(t)
 		create(t, first, node)
 		err := try(t, v, file)
-		if want := fmt.Sprintf("zklocks: session file %s: in use by process %d", file, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, wire.ErrFileInUse) {
+		if want := fmt.Sprintf("zklocks: session file %s: in use by process %d", file, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, sessionfile.ErrInUse) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if there, _, err := first.Client().Exists(node); err != nil || !there {

@@ -1,4 +1,4 @@
-package wire
+package sessionfile
 
 import (
 	"os"

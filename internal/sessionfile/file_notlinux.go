@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || illumos || netbsd || openbsd
 
-package wire
+package sessionfile
 
 import "os"
 

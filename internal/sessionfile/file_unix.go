@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
 
-package wire
+package sessionfile
 
 import (
 	"errors"
@@ -63,7 +63,7 @@ func flock(file *os.File, wait bool) error {
 		switch err := syscall.Flock(int(file.Fd()), how); err {
 		case syscall.EINTR:
 		case syscall.EWOULDBLOCK:
-			return ErrFileInUse
+			return ErrInUse
 		default:
 			return err
 		}
