@@ -62,9 +62,11 @@ func TestWrongFiles(t *testing.T) {
 		mechanism zklocks.SASLMechanism
 		says      []string
 	}{
-		"no service":            {Keytab(table, "locker", WithConfig(conf), WithService("")), []string{`service "": want name or name/host`}},
-		"half a service":        {Keytab(table, "locker", WithConfig(conf), WithService("zookeeper/")), []string{`service "zookeeper/": want name or name/host`}},
-		"three parts":           {Keytab(table, "locker", WithConfig(conf), WithService("a/b/c")), []string{`service "a/b/c": want name or name/host`}},
+		"no service":            {Keytab(table, "locker", WithConfig(conf), WithService("")), []string{`service "": want name or name/host, and perhaps @REALM`}},
+		"half a service":        {Keytab(table, "locker", WithConfig(conf), WithService("zookeeper/")), []string{`service "zookeeper/": want name or name/host, and perhaps @REALM`}},
+		"three parts":           {Keytab(table, "locker", WithConfig(conf), WithService("a/b/c")), []string{`service "a/b/c": want name or name/host, and perhaps @REALM`}},
+		"half a realm":          {Keytab(table, "locker", WithConfig(conf), WithService("zookeeper@")), []string{`service "zookeeper@": want name or name/host, and perhaps @REALM`}},
+		"two realms":            {Keytab(table, "locker", WithConfig(conf), WithService("zookeeper/zk1@A@B")), []string{`service "zookeeper/zk1@A@B": want name`}},
 		"no keytab":             {Keytab("/nowhere/app.keytab", "locker", WithConfig(conf)), []string{"keytab /nowhere/app.keytab", "no such file"}},
 		"an empty keytab":       {Keytab(write(t, "k", nil), "locker", WithConfig(conf)), []string{"keytab", "/k"}},
 		"half a keytab":         {Keytab(write(t, "k", []byte{5, 2, 0, 0, 0, 99, 0}), "locker", WithConfig(conf)), []string{"keytab", "/k"}},
@@ -73,7 +75,10 @@ func TestWrongFiles(t *testing.T) {
 		"no KDC":                {Keytab(table, "locker", WithConfig(krb5conf(t, ""))), []string{"principal locker of realm EXAMPLE.COM, with its key in ", "krb5.conf names no KDC"}},
 		"another realm":         {Keytab(table, "locker@OTHER.COM", WithConfig(conf)), []string{"krb5.conf names no KDC", "OTHER.COM"}},
 		"no cache":              {Cache("FILE:/nowhere/cache", WithConfig(conf)), []string{"credential cache /nowhere/cache (run kinit, or set KRB5CCNAME)", "no such file"}},
-		"a cache of the kernel": {Cache("KEYRING:persistent:0", WithConfig(conf)), []string{"credential cache KEYRING:persistent:0: only files can be read"}},
+		"a cache of the kernel": {Cache("KEYRING:persistent:0", WithConfig(conf)), []string{"credential cache KEYRING:persistent:0: only files can be read, and not a cache of the kind KEYRING: call kinit -c FILE:/tmp/cache"}},
+		"a cache of a daemon":   {Cache("KCM:", WithConfig(conf)), []string{"a cache of the kind KCM: call kinit -c FILE:/tmp/cache"}},
+		"a folder of caches":    {Cache("DIR:/run/cc", WithConfig(conf)), []string{"a cache of the kind DIR: call kinit -c FILE:/tmp/cache"}},
+		"an unknown variable":   {Cache("/tmp/cc_%{username}", WithConfig(conf)), []string{"only uid, euid, USERID and TEMP are known"}},
 		"an empty cache":        {Cache(write(t, "c", nil), WithConfig(conf)), []string{"malformed input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +106,11 @@ func TestFilesOfTheEnvironment(t *testing.T) {
 	if _, err := Cache("")(t.Context(), "zk1"); err == nil || !strings.Contains(err.Error(), "/nowhere/cc") {
 		t.Error(err)
 	}
+	t.Setenv("KRB5CCNAME", "")
+	t.Setenv("KRB5_CONFIG", "/nowhere/conf:"+write(t, "b.conf", []byte("[libdefaults]\n default_ccache_name = FILE:/nowhere/%{uid}/%{TEMP}\n")))
+	if _, err := Cache("")(t.Context(), "zk1"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("/nowhere/%d/%s (run kinit", os.Getuid(), os.TempDir())) {
+		t.Error(err)
+	}
 }
 
 // A KDC that refuses connections, or that is silent, is an outage. The caller does not wait for
@@ -125,7 +135,7 @@ func TestUnreachableKDC(t *testing.T) {
 	}()
 	table := lockerKeytab(t)
 	if _, err = Keytab(table, "locker", WithConfig(krb5conf(t, "127.0.0.1:1")))(t.Context(), "zk1"); err == nil ||
-		errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "connection refused") {
+		errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "its key in "+table+": no KDC of realm EXAMPLE.COM answers: check that it runs, ") {
 		t.Error(err)
 	}
 	mechanism := Keytab(table, "locker", WithConfig(krb5conf(t, silent.Addr().String())))

@@ -23,7 +23,8 @@ type kdc struct {
 	process *realzk.Child
 }
 
-func startKDC(t *testing.T) *kdc {
+// newKDC returns a KDC that has no database yet.
+func newKDC(t *testing.T) *kdc {
 	t.Helper()
 	if os.Getenv("INTEROP") == "" {
 		t.Skip("needs a KDC: make interop runs it")
@@ -32,7 +33,12 @@ func startKDC(t *testing.T) *kdc {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kdc{t: t, dir: t.TempDir(), address: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	return &kdc{t: t, dir: t.TempDir(), address: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+}
+
+func startKDC(t *testing.T) *kdc {
+	t.Helper()
+	k := newKDC(t)
 	k.write("krb5.conf", `
 [libdefaults]
   default_realm = EXAMPLE.COM
@@ -67,6 +73,35 @@ func startKDC(t *testing.T) *kdc {
 		"ktadd -k DIR/server.keytab zookeeper/localhost", "ktadd -k DIR/locker.keytab locker", "ktadd -k DIR/brief.keytab brief",
 		"ktadd -e aes256-cts-hmac-sha384-192:normal -k DIR/modern.keytab modern")
 	k.start()
+	return k
+}
+
+// startTrust starts a KDC of three realms, A, M and B: M trusts A, and B trusts M. The server is in
+// B, the program in A, of which a.conf is the krb5.conf.
+func startTrust(t *testing.T) *kdc {
+	t.Helper()
+	k := newKDC(t)
+	conf, kdcs := "[realms]\n", "[realms]\n"
+	for _, realm := range []string{"A.TEST", "M.TEST", "B.TEST"} {
+		conf += realm + " = {\n kdc = ADDRESS\n}\n"
+		kdcs += strings.ReplaceAll("NAME = {\n kdc_listen = ADDRESS\n kdc_tcp_listen = ADDRESS\n database_name = DIR/NAME\n key_stash_file = DIR/NAME.stash\n"+
+			" supported_enctypes = aes256-cts-hmac-sha1-96:normal\n}\n", "NAME", realm)
+	}
+	conf += "[capaths]\nA.TEST = {\n B.TEST = M.TEST\n}\n[domain_realm]\nlocalhost = B.TEST\n"
+	defaults := "[libdefaults]\n dns_lookup_kdc = false\n rdns = false\n udp_preference_limit = 1\n default_realm = "
+	k.write("realms.conf", conf)
+	k.write("a.conf", "include DIR/realms.conf\n"+defaults+"A.TEST\n")
+	k.write("krb5.conf", "include DIR/realms.conf\n"+defaults+"B.TEST\n")
+	k.write("kdc.conf", kdcs)
+	for realm, commands := range map[string][]string{
+		"A.TEST": {"addprinc -randkey app", "addprinc -pw am krbtgt/M.TEST@A.TEST", "ktadd -k DIR/app.keytab app"},
+		"M.TEST": {"addprinc -pw am krbtgt/M.TEST@A.TEST", "addprinc -pw mb krbtgt/B.TEST@M.TEST"},
+		"B.TEST": {"addprinc -pw mb krbtgt/B.TEST@M.TEST", "addprinc -randkey zookeeper/localhost", "ktadd -k DIR/server.keytab zookeeper/localhost"},
+	} {
+		k.run("", "kdb5_util", "create", "-s", "-r", realm, "-P", "master")
+		k.run(strings.ReplaceAll(strings.Join(commands, "\n")+"\n", "DIR", k.dir), "kadmin.local", "-r", realm)
+	}
+	k.start("-r", "A.TEST", "-r", "M.TEST", "-r", "B.TEST")
 	return k
 }
 
@@ -108,9 +143,9 @@ func (k *kdc) admin(commands ...string) {
 }
 
 // start starts the KDC, and returns when it answers.
-func (k *kdc) start() {
+func (k *kdc) start(args ...string) {
 	k.t.Helper()
-	k.process = realzk.StartProgram(k.t, k.command("krb5kdc", "-n", "-P", k.path("pid")))
+	k.process = realzk.StartProgram(k.t, k.command("krb5kdc", append(args, "-n", "-P", k.path("pid"))...))
 	test.Eventually(k.t, 10*time.Second, "the KDC listens", func() bool {
 		conn, err := net.Dial("tcp", k.address)
 		if err == nil {

@@ -24,18 +24,23 @@
 // can be reached, Connect tries again until its ctx is canceled. Once Connect has returned, a
 // connection that needs no ticket remains, whatever happens to the KDC.
 //
+// # Realms
+//
+// The servers may be in another realm that trusts the program's. Their realm is the one of
+// [WithService], else that of their host in [domain_realm] of krb5.conf, else the program's own, whose
+// KDC may refer to another. [capaths] names the realms between the two.
+//
 // # Limits
 //
 // The library below, gokrb5, tries the KDCs of a realm in random order and waits five seconds for
-// each that does not answer. It reads neither include directives in krb5.conf nor credential caches
-// other than files (FILE:), and has no RC4 keys. With GODEBUG=fips140=only the mechanism fails
+// each that does not answer. It reads no credential caches other than files (FILE:), finds no realm
+// by DNS (dns_lookup_realm), and has no RC4 keys. With GODEBUG=fips140=only the mechanism fails
 // where it needs SHA-1, as for the usual keys (aes256-cts-hmac-sha1-96).
 package kerberos
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -60,18 +65,20 @@ import (
 type Option func(*mechanism)
 
 // WithService sets the principal of the servers: a service name, for servers with the principals
-// name/HOST, with HOST as given to Connect; or "name/host", the principal of all servers. The
-// default is "zookeeper".
+// name/HOST, with HOST as given to Connect; or "name/host", the principal of all servers. "@REALM"
+// may follow: the servers' realm. The default is "zookeeper", with the realm of krb5.conf: see
+// Realms.
 func WithService(name string) Option { return func(m *mechanism) { m.service = name } }
 
-// WithConfig sets the path of krb5.conf. The default is the environment variable KRB5_CONFIG, and
-// /etc/krb5.conf without it.
+// WithConfig sets the path of krb5.conf, or several, as in "a:b": the values in the first count, and
+// some may be missing. The default is the environment variable KRB5_CONFIG, and /etc/krb5.conf
+// without it.
 func WithConfig(file string) Option { return func(m *mechanism) { m.config = file } }
 
 // Keytab authenticates as a principal by its key in a keytab file. principal is "name@REALM", or
 // "name" in the default realm of krb5.conf.
 func Keytab(file, principal string, opts ...Option) zklocks.SASLMechanism {
-	return newMechanism(opts, func(cfg *config.Config) (*login, error) {
+	return newMechanism(opts, func(cfg *config.Config, _ profile) (*login, error) {
 		keys, err := keytab.Load(file)
 		if err != nil {
 			return nil, fmt.Errorf("keytab %s: %w", file, err)
@@ -90,21 +97,26 @@ func Keytab(file, principal string, opts ...Option) zklocks.SASLMechanism {
 		}
 		reply, err := who.ASExchange(realm, request, 0)
 		if err != nil {
-			return nil, explain(err, fmt.Sprintf("principal %s of realm %s, with its key in %s", name, realm, file))
+			return nil, explain(err, fmt.Sprintf("principal %s of realm %s, with its key in %s", name, realm, file), realm)
 		}
 		return &login{who, reply.Ticket, reply.DecryptedEncPart.Key}, nil
 	})
 }
 
 // Cache authenticates with the ticket in a credential cache, which kinit writes. file "" means the
-// environment variable KRB5CCNAME, and /tmp/krb5cc_UID without it. Another program must renew the
-// ticket in the cache, such as k5start: see the page on Kerberos in docs/how-to.
+// environment variable KRB5CCNAME, without it default_ccache_name of krb5.conf, and without that
+// /tmp/krb5cc_UID. The cache must be a file: "FILE:/path", or its path. Another program must renew
+// the ticket in the cache, such as k5start: see the page on Kerberos in docs/how-to.
 func Cache(file string, opts ...Option) zklocks.SASLMechanism {
-	return newMechanism(opts, func(cfg *config.Config) (*login, error) {
-		name := cmp.Or(file, os.Getenv("KRB5CCNAME"), fmt.Sprintf("/tmp/krb5cc_%d", os.Getuid()))
+	return newMechanism(opts, func(cfg *config.Config, p profile) (*login, error) {
+		name := cmp.Or(file, os.Getenv("KRB5CCNAME"), p.cache(), fmt.Sprintf("/tmp/krb5cc_%d", os.Getuid()))
 		path := strings.TrimPrefix(name, "FILE:")
 		if kind, _, ok := strings.Cut(path, ":"); ok && !strings.Contains(kind, "/") {
-			return nil, fmt.Errorf("credential cache %s: only files can be read: kinit -c FILE:/some/path, and KRB5CCNAME with the same", name)
+			return nil, fmt.Errorf("credential cache %s: only files can be read, and not a cache of the kind %s: "+
+				"call kinit -c FILE:/tmp/cache, and set KRB5CCNAME=FILE:/tmp/cache", name, kind)
+		}
+		if strings.Contains(path, "%{") {
+			return nil, fmt.Errorf("credential cache %s: only uid, euid, USERID and TEMP are known in %%{}: set KRB5CCNAME", name)
 		}
 		cache, err := credentials.LoadCCache(path)
 		if err != nil {
@@ -133,7 +145,7 @@ type login struct {
 // A mechanism keeps a ticket for each service.
 type mechanism struct {
 	service, config string
-	login           func(*config.Config) (*login, error)
+	login           func(*config.Config, profile) (*login, error)
 	ask             func(service string) (*ticket, error) // fromKDC; tests replace it
 
 	mu      sync.Mutex          // guards what follows; not held while the KDC is asked
@@ -159,7 +171,7 @@ type request struct {
 // spare is how long a ticket must be valid to be sent.
 const spare = 5 * time.Second
 
-func newMechanism(opts []Option, login func(*config.Config) (*login, error)) zklocks.SASLMechanism {
+func newMechanism(opts []Option, login func(*config.Config, profile) (*login, error)) zklocks.SASLMechanism {
 	m := &mechanism{service: "zookeeper", login: login, tickets: map[string]*ticket{}, asked: map[string]*request{}}
 	m.ask = m.fromKDC
 	for _, o := range opts {
@@ -172,11 +184,16 @@ func newMechanism(opts []Option, login func(*config.Config) (*login, error)) zkl
 
 // start is the zklocks.SASLMechanism.
 func (m *mechanism) start(ctx context.Context, host string) (func([]byte) ([]byte, bool, error), error) {
-	service := m.service
-	if parts := strings.Split(service, "/"); len(parts) > 2 || slices.Contains(parts, "") {
-		return nil, fmt.Errorf("%w: service %q: want name or name/host", zk.ErrAuthFailed, service)
-	} else if len(parts) == 1 {
+	service, realm, realmed := strings.Cut(m.service, "@")
+	parts := strings.Split(service, "/")
+	if len(parts) > 2 || slices.Contains(parts, "") || realmed && (realm == "" || strings.Contains(realm, "@")) {
+		return nil, fmt.Errorf("%w: service %q: want name or name/host, and perhaps @REALM", zk.ErrAuthFailed, m.service)
+	}
+	if len(parts) == 1 {
 		service += "/" + strings.TrimSuffix(strings.ToLower(host), ".")
+	}
+	if realmed {
+		service += "@" + realm
 	}
 	t, err := m.ticket(ctx, service)
 	if err != nil {
@@ -237,21 +254,28 @@ func (m *mechanism) accepted(service string, t *ticket) {
 
 // fromKDC logs in and asks for the ticket of a service.
 func (m *mechanism) fromKDC(service string) (*ticket, error) {
-	file := cmp.Or(m.config, os.Getenv("KRB5_CONFIG"), "/etc/krb5.conf")
-	cfg, err := config.Load(file)
-	if err != nil && !errors.As(err, new(config.UnsupportedDirective)) {
-		return nil, fmt.Errorf("krb5.conf, %s: %w", file, err)
+	p, err := readProfile(cmp.Or(m.config, os.Getenv("KRB5_CONFIG"), "/etc/krb5.conf"))
+	if err != nil {
+		return nil, err
 	}
-	l, err := m.login(cfg)
+	cfg, err := p.config()
+	if err != nil {
+		return nil, fmt.Errorf("krb5.conf: %w", err)
+	}
+	l, err := m.login(cfg, p)
 	if err != nil {
 		return nil, err
 	}
 	user := l.client.Credentials // Destroy replaces them
 	defer l.client.Destroy()
-	name := types.NewPrincipalName(nametype.KRB_NT_PRINCIPAL, service)
-	_, reply, err := l.client.TGSREQGenerateAndExchange(name, user.Domain(), l.ticket, l.key, false)
+	r := p.route(user.Domain(), service)
+	var end time.Time
+	err = r.walk(func(realm, name string) (next string, err error) {
+		next, end, err = l.exchange(realm, name, r.target == "")
+		return next, err
+	})
 	if err != nil {
-		return nil, explain(err, fmt.Sprintf("service %s of realm %s", service, user.Domain()))
+		return nil, err
 	}
-	return &ticket{reply.Ticket, reply.DecryptedEncPart.Key, user, reply.DecryptedEncPart.EndTime}, nil
+	return &ticket{l.ticket, l.key, user, end}, nil
 }

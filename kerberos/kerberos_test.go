@@ -12,9 +12,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/jcmturner/gofork/encoding/asn1"
+	"github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
 	"github.com/jcmturner/gokrb5/v8/credentials"
+	"github.com/jcmturner/gokrb5/v8/crypto"
 	"github.com/jcmturner/gokrb5/v8/gssapi"
 	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
+	"github.com/jcmturner/gokrb5/v8/iana/flags"
 	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
 	"github.com/jcmturner/gokrb5/v8/iana/nametype"
 	"github.com/jcmturner/gokrb5/v8/keytab"
@@ -312,7 +316,7 @@ func TestConnectWaitsForTheKDC(t *testing.T) {
 		opens := time.Now().Add(2 * time.Second)
 		m := with(func() (*ticket, error) {
 			if time.Now().Before(opens) {
-				return nil, explain(errors.New("[Root cause: Networking_Error] connection refused"), "principal locker")
+				return nil, explain(errors.New("[Root cause: Networking_Error] connection refused"), "principal locker", realm)
 			}
 			return issue(kt, time.Hour)
 		})
@@ -324,8 +328,35 @@ func TestConnectWaitsForTheKDC(t *testing.T) {
 		opens = time.Now().Add(time.Hour)
 		m.tickets = map[string]*ticket{}
 		if _, err = w.connect(t, m); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, zk.ErrAuthFailed) ||
-			!strings.Contains(err.Error(), "last attempt: SASL: principal locker: [Root cause: Networking_Error] connection refused") {
+			!strings.Contains(err.Error(), "last attempt: SASL: principal locker: no KDC of realm EXAMPLE.COM answers: check that it runs, ") {
 			t.Error(err)
 		}
 	})
+}
+
+// Of a ticket that another realm has issued, the client is still in its own.
+func TestRequestToAnotherRealm(t *testing.T) {
+	kt := keys(t, etypeID.AES256_CTS_HMAC_SHA1_96, "secret")
+	tk, err := issue(kt, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tk.Ticket.Realm = "M.TEST"
+	for _, canonicalize := range []bool{false, true} {
+		l := &login{client: client.NewWithKeytab("locker", realm, kt, config.New()), ticket: tk.Ticket, key: tk.key}
+		r, err := l.request("B.TEST", types.NewPrincipalName(nametype.KRB_NT_PRINCIPAL, service), canonicalize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var proof messages.APReq
+		if err := errors.Join(proof.Unmarshal(r.PAData[0].PADataValue), proof.DecryptAuthenticator(tk.key)); err != nil {
+			t.Fatal(err)
+		}
+		body, _ := r.ReqBody.Marshal()
+		etype, _ := crypto.GetEtype(tk.key.KeyType)
+		if a := proof.Authenticator; a.CRealm != realm || !etype.VerifyChecksum(tk.key.KeyValue, body, a.Cksum.Checksum, keyusage.TGS_REQ_PA_TGS_REQ_AP_REQ_AUTHENTICATOR_CHKSUM) ||
+			r.ReqBody.Realm != "B.TEST" || types.IsFlagSet(&r.ReqBody.KDCOptions, flags.Canonicalize) != canonicalize {
+			t.Errorf("%+v, %+v", a, r.ReqBody)
+		}
+	}
 }

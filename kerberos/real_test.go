@@ -128,7 +128,7 @@ func TestRealKDC(t *testing.T) {
 	k.process.Kill()
 	s.kept(t, "no KDC, tickets valid", holds)
 	if _, err := s.connect(t, time.Second, zklocks.WithSASL(Keytab(k.path("locker.keytab"), "locker", in))); !errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "connection refused") {
+		errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "no KDC of realm EXAMPLE.COM answers") {
 		t.Errorf("no KDC: %v", err)
 	}
 	k.start()
@@ -147,8 +147,8 @@ func TestRealKDC(t *testing.T) {
 		"an old keytab":        {Keytab(old, "locker", in), s.at, "principal locker of realm EXAMPLE.COM, with its key in " + old + ": the key does not fit the KDC's"},
 		"an unknown principal": {Keytab(k.path("ghost.keytab"), "ghost", in), s.at, "principal ghost of realm EXAMPLE.COM, with its key in " + k.path("ghost.keytab") + ": the KDC does not know the principal"},
 		"another's keytab":     {Keytab(k.path("brief.keytab"), "locker", in), s.at, "the keytab has no key of the principal"},
-		"an unknown service":   {Keytab(k.path("locker.keytab"), "locker", in, WithService("kafka")), s.at, "service kafka/localhost of realm EXAMPLE.COM: the KDC does not know the service"},
-		"an address":           {Keytab(k.path("locker.keytab"), "locker", in), s.Addr(), "service zookeeper/127.0.0.1 of realm EXAMPLE.COM: the KDC does not know the service"},
+		"an unknown service":   {Keytab(k.path("locker.keytab"), "locker", in, WithService("kafka")), s.at, "service kafka/localhost of realm EXAMPLE.COM (by [domain_realm] of krb5.conf): the KDC does not know the service"},
+		"an address":           {Keytab(k.path("locker.keytab"), "locker", in), s.Addr(), "service zookeeper/127.0.0.1 of realm EXAMPLE.COM (the program's own: neither WithService nor [domain_realm] of krb5.conf names another): the KDC does not know the service"},
 		"DIGEST-MD5":           {zklocks.SASLDigest("ann", "secret"), s.at, "zk: client authentication failed"},
 	} {
 		began := time.Now()
@@ -185,6 +185,41 @@ func TestRealKDC(t *testing.T) {
 	for name, hold := range holds {
 		if err := hold.Release(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The program's realm is another than the servers', and trusts it by a third.
+func TestRealTrust(t *testing.T) {
+	t.Parallel()
+	k := startTrust(t)
+	s := startSecured(t, k.write("jaas.conf", strings.ReplaceAll(jaasOfServer, "EXAMPLE.COM", "B.TEST")), k.path("krb5.conf"), true)
+	conf, table := k.path("a.conf"), k.path("app.keytab")
+	plain := k.write("plain.conf", strings.ReplaceAll("[libdefaults]\n dns_lookup_kdc = false\n[realms]\n A.TEST = {\n  kdc = ADDRESS\n }\n", "ADDRESS", k.address))
+	without := plain + ":" + k.write("b.conf", "[realms]\n B.TEST = {\n kdc = ADDRESS\n}\n")
+	paths := without + ":" + k.write("paths.conf", "[realms]\n M.TEST = {\n kdc = ADDRESS\n}\n[capaths]\n A.TEST = {\n B.TEST = M.TEST\n}\n")
+	for name, mechanism := range map[string]zklocks.SASLMechanism{
+		"domain_realm and capaths": Keytab(table, "app", WithConfig(conf)),
+		"WithService":              Keytab(table, "app@A.TEST", WithConfig(paths), WithService("zookeeper@B.TEST")),
+	} {
+		conn, err := s.connect(t, 10*time.Second, zklocks.WithSASL(mechanism))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s.lock(t, conn, "/"+name)
+		acl, _, err := conn.Client().GetACL("/" + name)
+		if err != nil || len(acl) != 1 || acl[0].ID != "app@A.TEST" {
+			t.Errorf("%s: %v, %v", name, acl, err)
+		}
+	}
+	for says, mechanism := range map[string]zklocks.SASLMechanism{
+		"service zookeeper/localhost of realm X.TEST (by WithService): the KDC of realm A.TEST does not trust realm X.TEST": Keytab(table, "app", WithConfig(conf), WithService("zookeeper@X.TEST")),
+		// The KDC refers to M.
+		"service zookeeper/localhost of realm B.TEST (by WithService), asked in realm M.TEST: krb5.conf names no KDC": Keytab(table, "app@A.TEST", WithConfig(without), WithService("zookeeper@B.TEST")),
+		"service zookeeper/localhost of realm A.TEST (the program's own: ":                                            Keytab(table, "app@A.TEST", WithConfig(plain)),
+	} {
+		if _, err := s.connect(t, 10*time.Second, zklocks.WithSASL(mechanism)); !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v\ndoes not say %s", err, says)
 		}
 	}
 }
