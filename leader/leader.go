@@ -29,8 +29,8 @@ type Election struct {
 }
 
 // New returns the election at path. The path must be a directory for this election alone; it is
-// created when it is first needed. If the node at path has data, they stay, and each campaign takes
-// one more request. If they are the number of permits of a semaphore, calls return an error. New
+// created when it is first needed. If the node at path has data when the value is first used, they
+// stay, and each campaign takes one more request. If they are the number of permits of a semaphore, calls return an error. New
 // does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	cfg := config{Config: slot.Config(conn, "leader", path), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}

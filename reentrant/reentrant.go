@@ -41,8 +41,8 @@ type Mutex struct {
 type lockSlot = slot.Lock
 
 // New returns the lock at path. The path must be a directory for this lock alone; it is created
-// when it is first needed. If the node at path has data, they stay, and each lock takes one more
-// request. If they are the number of permits of a semaphore, calls return an error. New does no
+// when it is first needed. If the node at path has data when the value is first used, they stay,
+// and each lock takes one more request. If they are the number of permits of a semaphore, calls return an error. New does no
 // I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	cfg := config{Config: slot.Config(conn, "reentrant", path), kind: znode.Lock}

@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -262,29 +263,36 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	})
 }
 
-// A writer has seen data of another program in the directory, where it does not announce itself. A
-// reader has seen none there, and no writer, and relies on announcements. It waits for the writer.
-func TestAReaderBesideAWriterThatHasSeenData(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		c, w := behind(s), direct(s)
-		for range 3 {
-			for _, data := range []string{"theirs", ""} {
-				_, err := s.Witness.Client().Set(s.Dir, []byte(data), -1)
-				s.Must(err)
-				if data != "" {
+// A writer has used a directory in another life, whatever its data and its version were then. A
+// reader has listed the present directory, at the same version, and relies on announcements: it
+// waits for the writer.
+func TestAReaderInADirectoryThatTheWriterKnewInAnotherLife(t *testing.T) {
+	for versions := range int32(4) {
+		t.Run(fmt.Sprint("version ", versions), func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, w := behind(s), direct(s)
+				release(s, w.write())
+				for range versions {
 					release(s, w.write())
 				}
-			}
-			seesNoWriter(s, c)
-			h := w.write()
-			reader := c.waitRead(2)
-			s.CatchUp(c.conn)
-			reader.Waits()
-			release(s, h)
-			release(s, reader.Granted())
-		}
-	})
+				_, stat, err := s.Witness.Client().Exists(s.Dir)
+				s.Must(err)
+				s.Must(s.Witness.Client().Delete(s.Dir, -1))
+				makeDir(s)
+				for left := stat.Version - 1; left >= 0; left-- {
+					_, err := s.Witness.Client().Set(s.Dir, []byte("theirs")[:min(left, 6)], -1)
+					s.Must(err)
+				}
+				seesNoWriter(s, c)
+				h := w.write()
+				reader := c.waitRead(2)
+				s.CatchUp(c.conn)
+				reader.Waits()
+				release(s, h)
+				release(s, reader.Granted())
+			})
+		})
+	}
 }
 
 // READ on the directory is revoked for a moment, in which the server withholds a writer's

@@ -25,10 +25,11 @@ type RWMutex struct {
 type lockSlot = slot.Lock
 
 // New returns the lock at path. The path must be a directory for this lock alone; it is created
-// when it is first needed. If the node at path has data, they stay, each lock takes one more
-// request, and readers do not share a node. If they are the number of permits of a semaphore, calls
-// return an error. New does no I/O: the first call reports bad arguments. Use one value for a path
-// in a process: the readers of one value share a node, and the readers of two values do not.
+// when it is first needed. If the node at path has data when the value is first used, calls return
+// an error, and the data stay. With the names of Curator or kazoo only the number of permits of a
+// semaphore is an error; other data stay, and each lock takes one more request. New does no I/O:
+// the first call reports bad arguments. Use one value for a path in a process: the readers of one
+// value share a node, and the readers of two values do not.
 func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	cfg := config{Config: slot.Config(conn, "rwlock", path), kinds: ours}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))

@@ -34,10 +34,15 @@ var modes = [...]struct {
 }
 
 // announced reports whether a waiter must write the directory's data in the transaction that
-// creates its node, because readers that share a node rely on that. Waiters of the other modes,
-// except Read, write the data only because the reply then has the number of children and the node's
-// czxid. If the client lacks the right, they create their nodes without this write.
-func (m Mode) announced() bool { return m == Write || m == CuratorWrite }
+// creates its node, because readers that share a node rely on that (invariant 14).
+func announced(kind znode.Kind) bool { return kind == znode.Write }
+
+// touches reports whether a waiter writes the directory's data. Those that need not announce
+// themselves do so only because the reply then has the number of children. If the client lacks the
+// right, or the data are another program's, they create their nodes without this write.
+func (q *Queue) touches(kind znode.Kind) bool {
+	return announced(kind) || q.cfg.Names.mode(kind) != Read && !q.untouchable.Load()
+}
 
 // Names are the kinds of node that a queue has, and the mode of each.
 type Names []Name

@@ -69,8 +69,6 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	}
 	now := d.now.Load()
 	switch {
-	case dir.DataLength > 0: // writers do not announce themselves, see dirData
-		v = nil
 	case writers == nil:
 		if now.valid() && now.mzxid == dir.Mzxid {
 			v.writers = now.writers // the watch covers this listing, too
@@ -119,9 +117,7 @@ func (d *dirView) noWriter() *view {
 // directory of the listing. In another directory that passes, version writers have come since.
 // Besides their transactions there were at least four: the client lost READ on the directory, or
 // the watch would have fired; the directory was deleted; another was created; and zxid itself. With
-// version 0 no writer has come to either directory, unless the other was created with data, in
-// which writers do not announce themselves (dirData). If that happens as well, a reader may hold
-// with a writer.
+// version 0 no writer has come to either directory.
 func (v *view) sameDir(zxid int64) bool {
 	version, last := int64(v.check.Version), v.proved.Load()
 	if version != 0 && zxid-last >= version+4 {

@@ -91,6 +91,8 @@
 //     connection, which has not fired, shows that its node exists and that no other client waits:
 //     for readers as in invariant 6; for others a watch on the children of the directory, which was
 //     set while the node was the only child (Tenure.may). [node-of-another-taken-for-the-own]
+//  14. A writer of an rwlock with its own names announces itself: the transaction that creates its
+//     node writes the directory's data. Always, whatever the data are. [writer-not-announced]
 //
 // # A lost connection
 //
@@ -134,7 +136,6 @@
 //	waiter.go     the nodes of a request, steps 1 and 2, and how a waiter leaves
 //	shortcut.go   grants without a listing
 //	dirview.go    what readers know of the queue, and whether they may share a node
-//	dirdata.go    what a lock value knows of its directory's data, and whether it may write them
 //	queue.go      the directory, and the configuration
 //	identity.go   the data of a node
 //	conflict.go   step 3: which nodes wait for which

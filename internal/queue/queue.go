@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -60,13 +59,14 @@ type Queue struct {
 	err    error // what is wrong with the arguments, or nil
 
 	view dirView
-	data dirData
 
 	// readable says that this client may read its own nodes, because their ACL says so, or because
 	// it has read one of them. So the server does not withhold their events.
 	readable atomic.Bool
-	// untouchable says that this client may not write the directory's data: the server has refused
-	// it.
+	// seen says that this lock value has read the directory, or made it, and may use it (look).
+	seen atomic.Bool
+	// untouchable says that this client does not write the directory's data: they are another
+	// program's, or the server has refused it.
 	untouchable atomic.Bool
 }
 
@@ -187,11 +187,58 @@ func (q *Queue) makeDir(ctx context.Context) error {
 	}
 	switch err {
 	case nil:
-		q.data.now.Store(&dirState{seen: time.Now()})
+		q.seen.Store(true)
 	case zk.ErrNodeExists: // another client was first
 		return nil
 	}
 	return Explain(err, "CREATE on the parents of "+q.dir)
+}
+
+// look reads the directory before its first use, or makes it. The transaction that creates a
+// waiter's node writes the directory's data, which stay empty: no other operation has a reply with
+// the number of children, or changes a version that readers can check. So data of another program
+// would be lost.
+func (q *Queue) look(ctx context.Context, sess int64) error {
+	for !q.seen.Load() {
+		dir, err := q.client.Stat(ctx, sess, q.dir)
+		switch err {
+		case nil:
+			err = q.Saw(ctx, dir)
+		case zk.ErrNoNode:
+			err = q.makeDir(ctx)
+		default:
+			err = Explain(err, "READ on "+q.dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Saw records an answer that shows the directory. If it has data, a queue whose names no other
+// library uses is refused: no program has such a path for a reason. Any other waits in it without
+// writing. A semaphore's number of permits is refused by all: the two would not exclude each other.
+func (q *Queue) Saw(ctx context.Context, dir *zk.Stat) error {
+	if q.seen.Load() {
+		return nil
+	}
+	if size := dir.DataLength; 0 < size && int(size) <= znode.MaxPermits {
+		switch data, _, err := q.client.Get(ctx, q.dir); {
+		case err != nil && err != zk.ErrNoNode:
+			return Explain(err, "READ on "+q.dir)
+		case znode.Permits(data) > 0:
+			return fmt.Errorf("%s is in use by a lock of another kind: it has a semaphore's number of permits (bytes of data: %d)", q.dir, len(data))
+		}
+	}
+	if size := dir.DataLength; size > 0 {
+		if slices.ContainsFunc(q.kinds, znode.Kind.Ours) {
+			return fmt.Errorf("%s is in use by another program: it has data (bytes of data: %d)", q.dir, size)
+		}
+		q.untouchable.Store(true)
+	}
+	q.seen.Store(true)
+	return nil
 }
 
 // list returns the nodes in order, and the directory's Stat of that moment. If there is no

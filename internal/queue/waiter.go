@@ -81,11 +81,10 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 		if err != nil {
 			return nil, p.Queue, err
 		}
-		if claims[i].Touch {
-			if err := p.Queue.keepData(ctx, sess, &claims[i]); err != nil {
-				return nil, p.Queue, err
-			}
+		if err := p.Queue.look(ctx, sess); err != nil {
+			return nil, p.Queue, err
 		}
+		claims[i].Touch = p.Queue.touches(p.Kind)
 		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now(), ahead: p.ahead}
 		if p.ahead == nil {
 			all[i].ahead = new(atomic.Int64)
@@ -98,11 +97,6 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 		}
 	}
 	made, step, err := client.Claim(ctx, sess, claims...)
-	for i, w := range all {
-		if c := claims[i]; c.Touch || c.Keep {
-			w.queue.data.claimed(c, made, i)
-		}
-	}
 	if err != nil {
 		return nil, parts[step.Claim].Queue, all[step.Claim].refused(ctx, step.Does, err)
 	}
@@ -119,10 +113,9 @@ func claimsOf(parts []Part) ([]zkclient.Claim, error) {
 	claims := make([]zkclient.Claim, len(parts))
 	nodes, size := uint64(0), 0
 	for i, p := range parts {
-		q, mode := p.Queue, p.Queue.cfg.Names.mode(p.Kind)
+		q := p.Queue
 		claims[i] = zkclient.Claim{
 			Dir: q.dir, Kind: p.Kind, Nodes: p.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
-			Touch: mode.announced() || mode != Read && !q.untouchable.Load(),
 		}
 		if p.Checked != "" {
 			claims[i].Check = &zk.CheckVersionRequest{Path: p.Checked}
@@ -139,7 +132,7 @@ func claimsOf(parts []Part) ([]zkclient.Claim, error) {
 // or explains the error.
 func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error {
 	q := w.queue
-	announced := q.cfg.Names.mode(w.request.Kind).announced()
+	announced := announced(w.request.Kind)
 	var unfound *zkclient.Unfound
 	switch right := err == zk.ErrNoAuth; {
 	case w.noWriter != nil && (right || err == zk.ErrBadVersion):
@@ -149,14 +142,10 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 		return fmt.Errorf("%w; the search is repeated as long as the session lives", err)
 	case err == zk.ErrNoNode:
 		w.limit.forget()
+		q.seen.Store(false)
 		if err := q.makeDir(ctx); err != nil {
 			return err
 		}
-	case err == zk.ErrBadVersion && act == zkclient.Touches:
-		q.data.contended() // perhaps by other callers of this lock value
-	case err == zk.ErrBadVersion && act == zkclient.Keeps:
-	case right && act == zkclient.Keeps:
-		return Explain(err, "READ on "+q.dir)
 	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // the next reading names the missing right
 		w.limit.forget()
 	case right && act == zkclient.Touches && !announced:
@@ -220,11 +209,6 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	nodes, dir, err := q.listAhead(ctx, w.sess, w.nodes[0].Seq)
 	if err != nil {
 		return nil, err
-	}
-	if dir != nil {
-		if err := q.Saw(ctx, dir); err != nil {
-			return nil, err
-		}
 	}
 	if slices.ContainsFunc(w.nodes, func(own znode.Node) bool { return !slices.Contains(nodes, own) }) {
 		return nil, errNoNode

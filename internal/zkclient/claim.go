@@ -22,10 +22,8 @@ type Claim struct {
 	ACL   []zk.ACL
 	// Touch writes the directory's data in the same transaction: it has none after that. The reply
 	// then has the number of children and the zxid of the transaction, and data watches on the
-	// directory fire. Keep checks instead that nobody has written them. Both require that the data
-	// have this Version; -1: any.
-	Touch, Keep bool
-	Version     int32
+	// directory fire.
+	Touch bool
 	// Check, if not nil, must hold, or the transaction fails.
 	Check *zk.CheckVersionRequest
 }
@@ -47,15 +45,13 @@ type Step struct {
 	Does  Act
 }
 
-// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim, or
-// keeps the data of its directory.
+// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim.
 type Act int
 
 const (
 	Creates Act = iota
 	Checks
 	Touches
-	Keeps
 )
 
 var errLocal = errors.New("the server takes the session for expired where it is to own a node, and for alive where not: " +
@@ -68,9 +64,8 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 // yet.
 //
 // Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory does
-// not exist; zk.ErrBadVersion: Check failed, or the directory's data have another Version), an
-// *Unfound with the claim, ErrOver, ErrClosed, or ctx's error. It returns at once when ctx is
-// canceled. Then a background goroutine deletes the nodes that an unanswered create has created.
+// not exist; zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or
+// ctx's error. It returns at once when ctx is canceled. Then a background goroutine deletes the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
 	for a := c.attempt(ctx, session, "create"); ; {
 		if err := a.next(); err != nil {
@@ -144,10 +139,7 @@ func newClaimTry(c *Client, session int64, claims []Claim) *claimTry {
 			})
 		}
 		if claim.Touch {
-			add(Touches, &zk.SetDataRequest{Path: claim.Dir, Version: claim.Version})
-		}
-		if claim.Keep {
-			add(Keeps, &zk.CheckVersionRequest{Path: claim.Dir, Version: claim.Version})
+			add(Touches, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
 		}
 	}
 	return t
@@ -180,12 +172,9 @@ func (claim Claim) Size() int {
 	if claim.Nodes > MaxRequest/node {
 		return MaxRequest + 1 // the product may be more than an int
 	}
-	size := claim.Nodes * node
+	size := claim.Nodes*node + opSize + len(claim.Dir) // with the touch
 	if claim.Check != nil {
 		size += opSize + len(claim.Check.Path)
-	}
-	if claim.Touch || claim.Keep {
-		size += opSize + len(claim.Dir)
 	}
 	return size
 }

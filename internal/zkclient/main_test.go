@@ -63,7 +63,7 @@ func newLineAt(t *testing.T, v venue.Venue, timeout time.Duration, server string
 }
 
 func (l *line) want(nodes int) Claim {
-	return Claim{Dir: l.dir, Kind: znode.Lock, Nodes: nodes, ACL: open, Touch: true, Version: -1}
+	return Claim{Dir: l.dir, Kind: znode.Lock, Nodes: nodes, ACL: open, Touch: true}
 }
 
 // claim creates nodes, and fails the test if it cannot.

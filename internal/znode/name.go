@@ -40,6 +40,9 @@ var Locks = []Kind{Read, Write, Lock, CuratorRead, CuratorWrite, Latch, KazooRea
 // Kinds are the kinds of the members of all recipes.
 var Kinds = append([]Kind{Permit}, Locks...)
 
+// Ours reports whether no other library gives its nodes this kind.
+func (k Kind) Ours() bool { return k == Read || k == Write || k == Permit }
+
 // bare reports whether names of this kind begin with the ID's 32 hexadecimal digits, as kazoo
 // writes them, instead of "_c_" and a dashed ID.
 func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }

@@ -3,21 +3,17 @@ package contract
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 var data = []scenario{
 	{"data that another program stored in the directory stay", dataStay, 0},
-	{"data that come after the first use stay", dataComeLater, 0},
-	{"data of a node that was made again stay", dataOfAnotherNode, inMemory},
-	{"data that come and go while readers hold", dataComeAndGo, 0},
+	{"data that come and go after the first use", dataComeAndGo, 0},
 	{"a lock on a semaphore's path fails and keeps the number", semaphoresPath, single},
 	{"the first use of a directory costs a read, unless the lock makes it", firstUse, 0},
 }
@@ -53,14 +49,6 @@ func (s *scene) stored(versions int32) {
 	}
 }
 
-// versions returns how often the directory was written.
-func (s *scene) versions() int32 {
-	s.Helper()
-	_, stat, err := s.Witness.Client().Exists(s.Dir)
-	s.Must(err)
-	return stat.Version
-}
-
 // used makes every kind of call: with and without waiting, held by another caller and free.
 func (s *scene) used(a, b *client) {
 	s.Helper()
@@ -86,70 +74,56 @@ func (s *scene) used(a, b *client) {
 	}
 }
 
+// ours reports whether no other library uses the names of the recipe's nodes: then the recipe
+// accepts no directory with data.
+func (s *scene) ours() bool {
+	s.Helper()
+	return znode.Kind(s.word()[1:]).Ours()
+}
+
 func dataStay(s *scene) {
+	ours := s.ours()
+	s.wipe(s.dirs()...)
+	if s.Dir != s.Path {
+		s.wipe(s.Path)
+	}
 	s.store()
-	s.used(s.client(), s.behind())
+	if !ours {
+		s.used(s.client(), s.behind())
+		s.stored(1)
+		return
+	}
+	c := s.client()
+	for range 2 {
+		for _, call := range []lockFunc{c.Lock, c.TryLock, c.Block, s.client().TryLock, s.client().Lock} {
+			err := c.begin(call).Failed()
+			if says := fmt.Sprint(err); !strings.Contains(says, s.Dir+" is in use by another program") || !strings.Contains(says, fmt.Sprint("bytes of data: ", len(config))) {
+				s.Errorf("error %q", says)
+			}
+		}
+	}
+	for _, dir := range s.dirs() {
+		if _, stat, err := s.Witness.Client().Exists(dir); err != nil || stat.Cversion != 0 {
+			s.Errorf("%s had children: %+v, %v", dir, stat, err)
+		}
+	}
 	s.stored(1)
-}
-
-// A lock value that has seen the directory without data must not rely on that.
-func dataComeLater(s *scene) {
-	s.makeDir(zk.WorldACL(zk.PermAll))
-	a, b := s.client(), s.client()
-	for range 3 {
-		s.release(a.lock())
+	for _, dir := range s.dirs() {
+		_, err := s.Witness.Client().Set(dir, nil, -1)
+		s.Must(err)
 	}
-	s.release(b.lock())
-	s.set(config)
-	versions := s.versions()
-	s.release(a.lock())
-	s.release(b.block())
-	h, err := a.TryLock(s.Ctx)
-	s.Must(err)
-	s.release(h)
-	s.stored(versions)
-	s.Pass(time.Minute)
-	s.used(a, b)
-	s.stored(versions)
+	s.release(c.lock()) // the value is as good as before
 }
 
-// The server deletes an idle lock's container. Another program may then use the path.
-func dataOfAnotherNode(s *scene) {
-	a := s.client()
-	for cycles := range int32(4) {
-		for range cycles {
-			s.release(a.block())
-		}
-		test.Eventually(s, soon, "the directory is gone", func() bool {
-			exists, _, err := s.Witness.Client().Exists(s.Dir)
-			return err == nil && !exists
-		})
-		for _, dir := range s.dirs() {
-			_ = s.Witness.Client().Delete(dir, -1) // the other lock's may still be there
-		}
-		if s.Dir != s.Path {
-			_ = s.Witness.Client().Delete(s.Path, -1)
-		}
-		time.Sleep(queue.FirstRecheck) // virtual: the versions of both nodes may be the same
-		s.store()
-		s.release(a.lock())
-		s.release(a.block())
-		s.stored(1)
-		s.used(a, s.client())
-		s.stored(1)
-		s.wipe(s.dirs()...)
-		if s.Dir != s.Path {
-			s.wipe(s.Path)
-		}
-	}
-}
-
-// Whoever waits in a directory with data waits in the same queue as before and after.
+// dataComeAndGo: values that have used the directory without data go on to exclude each other,
+// whatever another program stores there.
 func dataComeAndGo(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	a, b, c := s.client(), s.client(), s.client()
 	for range 3 { // so that readers know that there is no writer
-		s.release(a.lock())
+		for _, c := range []*client{a, b, c} {
+			s.release(c.lock())
+		}
 	}
 	for i := range 6 {
 		h := a.lock()
@@ -169,6 +143,8 @@ func dataComeAndGo(s *scene) {
 		s.release(got)
 		s.release(second.Granted())
 	}
+	s.set(config)
+	s.used(a, b)
 }
 
 func semaphoresPath(s *scene) {
@@ -212,6 +188,11 @@ func firstUse(s *scene) {
 		return counts
 	}
 	dirs := int64(len(s.dirs()))
+	ours := s.ours()
+	s.wipe(s.dirs()...)
+	if s.Dir != s.Path {
+		s.wipe(s.Path)
+	}
 	made := cycles()
 	s.wipe(s.dirs()...)
 	if s.Dir != s.Path {
@@ -219,18 +200,21 @@ func firstUse(s *scene) {
 	}
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	exists := cycles()
-	s.set(config)
-	kept := cycles()
-	second := [3]int64{made[1], exists[1], kept[1]}
-	if want := [3]int64{2, 2, 2*dirs + 1}; second != want { // with data, the reply does not show the queue, so the lock lists
-		s.Errorf("second use: %d requests, want %d", second, want)
+	if made[1] != 2 || exists[1] != 2 {
+		s.Errorf("second use: %d and %d requests, want 2", made[1], exists[1])
 	}
-	first := [3]int64{made[0], exists[0], kept[0]}
-	want := [3]int64{2 + 2*dirs, 2 + dirs, 3*dirs + 1} // exists, container, create, delete
+	want := [2]int64{2 + 2*dirs, 2 + dirs} // exists, container, create, delete
 	if s.Dir != s.Path {
-		first, want = [3]int64{exists[0]}, [3]int64{2 + 3} // a semaphore reads its directory together with the number
+		made[0], want = want[0], [2]int64{want[0], 2 + 3} // a semaphore reads its directory together with the number
 	}
-	if first != want {
+	if first := [2]int64{made[0], exists[0]}; first != want {
 		s.Errorf("first use: %d requests, want %d", first, want)
+	}
+	if ours {
+		return
+	}
+	s.set(config)
+	if kept, want := cycles(), [2]int64{3*dirs + 1, 2*dirs + 1}; kept != want { // the reply does not show the queue, so the lock lists
+		s.Errorf("with data: %d requests, want %d", kept, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/znode"
@@ -65,8 +66,8 @@ var kindsOfWorlds = []kind{
 	{name: "moved", bend: movable, strike: (*nemesis).rebalance, fault: "rebalanced"},
 	// The same without other faults: no hold is lost.
 	{name: "moved and calm", bend: func(p *plan, r *rand.Rand) { movable(p, r); calm(p, r) }, strike: (*nemesis).rebalance, fault: "rebalanced", calm: true},
-	// Data of another program in the directories, which come and go.
-	{name: "stored", flavors: exclusive, bend: narrow, strike: (*nemesis).store, fault: "stored"},
+	// Another program fills, empties, deletes and makes the directories.
+	{name: "reborn", flavors: reads, bend: reborn, strike: (*nemesis).remake, fault: "remade", tolerates: inUse},
 	// The end of the sequence numbers.
 	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
 	// Recipes that ignore different nodes of one directory.
@@ -119,6 +120,17 @@ var lockers = []string{
 
 var shared = []string{
 	"rwlock with handoff", "rwlock", "rwlock with handoff, observed", "rwlock, kept", "rwlock with handoff, kept, observed",
+}
+
+var reads = []string{"rwlock", "rwlock, kept", "rwlock with handoff", "reentrant"}
+
+// reborn: few workers of several processes, so that the directories are often empty.
+func reborn(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers, p.hands, p.seldom = 2+r.IntN(2), 1+r.IntN(2), 0, math.MaxInt
+	p.rest = between(r, 5*time.Millisecond, 100*time.Millisecond)
+	p.stay = between(r, time.Millisecond, 50*time.Millisecond)
+	p.idle = between(r, 20*time.Millisecond, 200*time.Millisecond)
 }
 
 // crowded is a narrow world of two processes with many goroutines each.
@@ -358,5 +370,8 @@ func mingledCalmly(p *plan, r *rand.Rand) {
 	mingled(p, r)
 	p.hands, p.rest = 0, between(r, 100*time.Millisecond, time.Second)
 }
+
+// inUse: a lock value whose first use finds data of another program fails.
+func inUse(err error) bool { return strings.Contains(err.Error(), "is in use by another program") }
 
 func usedUp(err error) bool { return errors.Is(err, znode.ErrSequence) }

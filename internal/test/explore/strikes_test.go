@@ -472,12 +472,45 @@ func (n *nemesis) depose() {
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
-// store writes another program's data into a directory, or removes them.
-func (n *nemesis) store() {
-	dir, data := n.paths[n.random.IntN(len(n.paths))], []string{"config", ""}[n.random.IntN(2)]
-	if _, err := n.admin.Client().Set(dir, []byte(data), -1); err == nil {
-		n.say("stored", "%s: data %q", dir, data)
+// remake is what another program may do to a directory: it fills and empties it, or deletes it and
+// makes it again, with and without data, and sometimes with as many writes as the former had.
+// Sometimes the clients may not read the directory when it is deleted, so that no event tells them.
+func (n *nemesis) remake() {
+	zkc, dir := n.admin.Client(), n.paths[n.random.IntN(len(n.paths))]
+	data := func() []byte { return []byte([]string{"config", ""}[n.random.IntN(2)]) }
+	if n.chance(4) {
+		if _, err := zkc.Set(dir, data(), -1); err == nil {
+			n.say("remade", "%s: other data", dir)
+		}
+		return
 	}
+	silent, restored := n.chance(2), func() {}
+	if silent {
+		restored = n.forbids(dir)
+		_, _ = zkc.SetACL(dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+	}
+	var was int32
+	err := zk.ErrNotEmpty
+	for range 50 { // until it has no nodes
+		if _, stat, read := zkc.Exists(dir); read == nil {
+			was = stat.Version
+		}
+		if err = zkc.Delete(dir, -1); err != zk.ErrNotEmpty {
+			break
+		}
+		time.Sleep(between(n.random, time.Millisecond, n.stay)) // virtual
+	}
+	if err == nil && !n.chance(4) {
+		_, err = zkc.Create(dir, data(), n.random.Int32N(2)*zk.FlagContainer, zk.WorldACL(zk.PermAll))
+		for ; err == nil && was > 0 && n.chance(2); was-- {
+			_, _ = zkc.Set(dir, data(), -1)
+		}
+	}
+	if silent {
+		_, _ = zkc.SetACL(dir, zk.WorldACL(zk.PermAll), -1)
+		restored()
+	}
+	n.say("remade", "%s: deleted and made again: %v", dir, err)
 }
 
 // wear sets the next sequence number of a directory near the end.
@@ -740,14 +773,6 @@ func (n *nemesis) forbid() {
 		action, op, h := actions[n.random.IntN(len(actions))], kinds[n.random.IntN(len(kinds))], n.host()
 		n.say("", "%s: %v: %v", h.name, action, op)
 		defer h.net.packets.Nth(op, 1+n.random.IntN(3), action).Cancel()
-	}
-	if path == l.dir && missing == zk.PermRead {
-		// If the directory is deleted meanwhile, and created again with as many writers, a reader
-		// may take it for the old directory: the comment of view.check in internal/queue describes
-		// that gap.
-		stays := path + "/stays"
-		_, _ = zkc.Create(stays, nil, 0, zk.WorldACL(zk.PermAll)) // fails if there is no directory
-		defer func() { _ = zkc.Delete(stays, -1) }()
 	}
 	restored := n.forbids(l.path)
 	_, err := zkc.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)

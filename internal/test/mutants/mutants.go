@@ -27,15 +27,15 @@ var mutants = []mutant{
 		old: "range w.own {", new: "range w.own[:0] {",
 		test: "internal/queue TestWhatForbidsAGrant", world: "doomed",
 	}, { // Promise 8: data of other programs stay.
-		name: "data-written-over", pkg: "internal/queue", in: "keepData",
+		name: "data-written-over", pkg: "internal/queue", in: "Queue.Saw",
 		why: "the data of a node that another program has created are lost",
-		old: "case s.size > 0:", new: "case s.size < 0:",
+		old: "size := dir.DataLength; size > 0 {", new: "size := dir.DataLength; size < 0 {",
 		test: "rwlock TestWriteLock/data that another program stored in the directory stay",
-	}, {
-		name: "data-not-checked", pkg: "internal/zkclient", in: "newClaimTry",
-		why: "a writer that believes that there are data does not announce itself to readers",
-		old: "if claim.Keep {", new: "if claim.Keep && claim.Version < 0 {",
-		test: "rwlock TestAReaderBesideAWriterThatHasSeenData", world: "stored",
+	}, { // Invariant 14: a writer always announces itself.
+		name: "writer-not-announced", pkg: "internal/zkclient", in: "newClaimTry",
+		why: "a writer that checks in place of announcing itself holds with readers that have listed none",
+		old: "&zk.SetDataRequest{Path: claim.Dir, Version: -1}", new: "&zk.CheckVersionRequest{Path: claim.Dir, Version: -1}",
+		test: "rwlock TestAReaderInADirectoryThatTheWriterKnewInAnotherLife", world: "reborn",
 	}, { // Invariant 2: a watch belongs to one session.
 		name: "session-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "what the waiter has read in one session grants nothing in the next",
@@ -74,7 +74,7 @@ var mutants = []mutant{
 		name: "another-directory-passes-the-check", pkg: "internal/queue", in: "view.sameDir",
 		why: "a reader holds with a writer in a directory that was made again",
 		old: "version != 0 && zxid-last >= version+4", new: "version < 0 && zxid < last",
-		test: "internal/queue TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells",
+		test: "internal/queue TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells", world: "reborn",
 	}, { // Invariant 7: no lost grant is handed on.
 		name: "lost-lock-handed-on", pkg: "internal/queue", in: "Callers.pass",
 		why: "the next writer gets a lock that another process may hold",
