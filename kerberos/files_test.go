@@ -79,6 +79,7 @@ func TestWrongFiles(t *testing.T) {
 		"a cache of a daemon":   {Cache("KCM:", WithConfig(conf)), []string{"a cache of the kind KCM: call kinit -c FILE:/tmp/cache"}},
 		"a folder of caches":    {Cache("DIR:/run/cc", WithConfig(conf)), []string{"a cache of the kind DIR: call kinit -c FILE:/tmp/cache"}},
 		"an unknown variable":   {Cache("/tmp/cc_%{username}", WithConfig(conf)), []string{"only uid, euid, USERID and TEMP are known"}},
+		"an expired cache":      {Cache("testdata/expired", WithConfig(conf)), []string{"credential cache testdata/expired: its ticket has expired at 20"}},
 		"an empty cache":        {Cache(write(t, "c", nil), WithConfig(conf)), []string{"malformed input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +111,24 @@ func TestFilesOfTheEnvironment(t *testing.T) {
 	t.Setenv("KRB5_CONFIG", "/nowhere/conf:"+write(t, "b.conf", []byte("[libdefaults]\n default_ccache_name = FILE:/nowhere/%{uid}/%{TEMP}\n")))
 	if _, err := Cache("")(t.Context(), "zk1"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("/nowhere/%d/%s (run kinit", os.Getuid(), os.TempDir())) {
 		t.Error(err)
+	}
+}
+
+// Of several keys of one second the newest counts.
+func TestNewestKey(t *testing.T) {
+	table := keytab.New()
+	for kvno := range uint8(3) {
+		if err := table.AddEntry("locker", realm, fmt.Sprint(kvno), time.Unix(1e9, 0), kvno+1, etypeID.AES256_CTS_HMAC_SHA1_96); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := table.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := loadKeys(write(t, "three.keytab", data))
+	if err != nil || keys.Entries[0].KVNO != 3 {
+		t.Errorf("%+v, %v", keys, err)
 	}
 }
 

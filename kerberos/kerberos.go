@@ -79,12 +79,10 @@ func WithConfig(file string) Option { return func(m *mechanism) { m.config = fil
 // "name" in the default realm of krb5.conf.
 func Keytab(file, principal string, opts ...Option) zklocks.SASLMechanism {
 	return newMechanism(opts, func(cfg *config.Config, _ profile) (*login, error) {
-		keys, err := keytab.Load(file)
+		keys, err := loadKeys(file)
 		if err != nil {
-			return nil, fmt.Errorf("keytab %s: %w", file, err)
+			return nil, err
 		}
-		// Of two keys of the same second gokrb5 takes the first.
-		sort.SliceStable(keys.Entries, func(i, j int) bool { return keys.Entries[i].KVNO > keys.Entries[j].KVNO })
 		name, realm, _ := strings.Cut(principal, "@")
 		realm = cmp.Or(realm, cfg.LibDefaults.DefaultRealm)
 		if name == "" || realm == "" {
@@ -101,6 +99,16 @@ func Keytab(file, principal string, opts ...Option) zklocks.SASLMechanism {
 		}
 		return &login{who, reply.Ticket, reply.DecryptedEncPart.Key}, nil
 	})
+}
+
+func loadKeys(file string) (*keytab.Keytab, error) {
+	keys, err := keytab.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("keytab %s: %w", file, err)
+	}
+	// Of two keys of the same second gokrb5 takes the first.
+	sort.SliceStable(keys.Entries, func(i, j int) bool { return keys.Entries[i].KVNO > keys.Entries[j].KVNO })
+	return keys, nil
 }
 
 // Cache authenticates with the ticket in a credential cache, which kinit writes. file "" means the

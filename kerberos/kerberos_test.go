@@ -360,3 +360,37 @@ func TestRequestToAnotherRealm(t *testing.T) {
 		}
 	}
 }
+
+// The service is named by WithService and by the host in the list of servers.
+func TestServiceName(t *testing.T) {
+	for _, tc := range []struct{ option, host, want string }{
+		{"zookeeper", "ZK1.Example.com.", "zookeeper/zk1.example.com"},
+		{"kafka", "zk1", "kafka/zk1"},
+		{"zookeeper/all", "zk1", "zookeeper/all"},
+		{"zookeeper@B.TEST", "zk1", "zookeeper/zk1@B.TEST"},
+		{"zookeeper/all@B.TEST", "zk1", "zookeeper/all@B.TEST"},
+	} {
+		m := with(nil)
+		m.service, m.ask = tc.option, func(name string) (*ticket, error) { return nil, errors.New("asked for " + name) }
+		if _, err := m.start(t.Context(), tc.host); err == nil || !strings.HasSuffix(err.Error(), "asked for "+tc.want) {
+			t.Errorf("%s at %s: %v", tc.option, tc.host, err)
+		}
+	}
+}
+
+// A ticket is used until five seconds before its end. The clock begins with the year 2000.
+func TestTheEndOfATicket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		m := with(func() (*ticket, error) { asked++; return &ticket{end: time.Now().Add(time.Minute)}, nil })
+		for after, want := range []int{0: 1, 54: 1, 55: 2, 56: 2, 109: 2, 110: 3} {
+			if want == 0 {
+				continue
+			}
+			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, after, 0, time.UTC)))
+			if _, err := m.ticket(t.Context(), service); err != nil || asked != want {
+				t.Errorf("after %d s: %v, asked %d times, want %d", after, err, asked, want)
+			}
+		}
+	})
+}

@@ -74,10 +74,10 @@ func (p *profile) read(file string, depth int) error {
 		case directive == "module": // of the C library
 		case line[0] == '[':
 			name, _, ok := strings.Cut(line[1:], "]")
-			if !ok {
-				return wrong("[section]")
+			if !ok || len(blocks) > 0 {
+				return wrong("[section], after all blocks")
 			}
-			section, blocks = name, nil
+			section = name
 		case line[0] == '}':
 			if len(blocks) == 0 {
 				return wrong("a block that is open")

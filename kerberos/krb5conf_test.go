@@ -53,11 +53,13 @@ includedir DIR/conf.d
   }
 [domain_realm]
   .b.test = B.TEST
-  "zk1.b.test" = "C.TEST"
+  zk1.b.test = "C.TEST" # one host
+  zk1.b.test = D.TEST
 `,
 		"more":              "[domain_realm]\nzk9 = D.TEST\n",
 		"conf.d/10-first":   "[libdefaults]\nclockskew = 60\n[realms]\nA.TEST = {\nkdc = a0\n}\n",
 		"conf.d/20.conf":    "[libdefaults]\nclockskew = 61\n",
+		"conf.d/.40.conf":   "nonsense",
 		"conf.d/.hidden":    "nonsense",
 		"conf.d/30.rpmsave": "nonsense",
 		"second":            "[libdefaults]\ndefault_realm = Z.TEST\nticket_lifetime = 2h\n",
@@ -78,7 +80,7 @@ includedir DIR/conf.d
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	for host, want := range map[string]string{
-		"zk9": "D.TEST", "zk2.b.test": "B.TEST", "x.zk2.b.test": "B.TEST", "b.test": "", "zk1.c.test": "", "": "",
+		"zk9": "D.TEST", "zk1.b.test": "C.TEST", "zk2.b.test": "B.TEST", "x.zk2.b.test": "B.TEST", "b.test": "", "zk1.c.test": "", "": "",
 	} {
 		if realm := p.realmOf(host); realm != want {
 			t.Errorf("%s is in realm %q, want %q", host, realm, want)
@@ -89,14 +91,15 @@ includedir DIR/conf.d
 // TestWrongProfile: the error names the file, the line, and what is wanted.
 func TestWrongProfile(t *testing.T) {
 	for text, says := range map[string]string{
-		"[libdefaults\n":                   `krb5.conf, line 1: "[libdefaults": want [section]`,
-		"default_realm = A\n":              "line 1: \"default_realm = A\": want name = value in a [section]",
-		"[realms]\nA = {\n}\n}\n":          "line 4: \"}\": want a block that is open",
-		"[realms]\nA\n":                    "line 2: \"A\": want name = value in a [section]",
-		"include /nowhere/x\n":             "line 1: include: open /nowhere/x: no such file",
-		"include DIR/krb5.conf\n":          "the files include each other",
-		"includedir DIR/krb5.conf\n":       "line 1: includedir:",
-		"[libdefaults]\nclockskew = ten\n": "clockskew",
+		"[libdefaults\n":                    `krb5.conf, line 1: "[libdefaults": want [section], after all blocks`,
+		"default_realm = A\n":               "line 1: \"default_realm = A\": want name = value in a [section]",
+		"[realms]\nA = {\n}\n}\n":           "line 4: \"}\": want a block that is open",
+		"[realms]\nA = {\n[domain_realm]\n": "line 3: \"[domain_realm]\": want [section], after all blocks",
+		"[realms]\nA\n":                     "line 2: \"A\": want name = value in a [section]",
+		"include /nowhere/x\n":              "line 1: include: open /nowhere/x: no such file",
+		"include DIR/krb5.conf\n":           "the files include each other",
+		"includedir DIR/krb5.conf\n":        "line 1: includedir:",
+		"[libdefaults]\nclockskew = ten\n":  "clockskew",
 	} {
 		p, err := readProfile(folder(t, map[string]string{"krb5.conf": text}) + "/krb5.conf")
 		if err == nil {
