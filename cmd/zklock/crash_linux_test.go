@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
@@ -33,9 +36,107 @@ func TestTheGuardFreesTheLock(t *testing.T) {
 	t.Parallel()
 	server, path := loopback.For(t).Addr(), test.Path(t)
 	c, group := runs(t, server, path)
-	granted, dead := next(t, path, server, group), diedAt(group)
-	c.Kill()
-	test.Within(t, far/2, "the next one holds", func() { overtaken(t, dead, granted) })
+	freedBy(t, c.Kill, path, server, group)
+}
+
+// freedBy asserts that the command is dead and the lock free long before the session times out,
+// after a death.
+func freedBy(t *testing.T, die func(), path, server string, group []int) {
+	t.Helper()
+	granted, dead, began := next(t, path, server, group), diedAt(group), time.Now()
+	die()
+	if g := overtaken(t, dead, granted); g.at.Sub(began) > far/2 {
+		t.Errorf("the next one holds after %v, so the session has timed out", g.at.Sub(began))
+	}
+}
+
+// A guard that was killed, as for lack of memory, is replaced by another that can do the same.
+func TestTheReplacementOfAGuardFreesTheLock(t *testing.T) {
+	t.Parallel()
+	server, path := loopback.For(t).Addr(), test.Path(t)
+	c, group := runs(t, server, path)
+	killed := guardOf(t, fmt.Sprint(c.PID()))
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	test.Eventually(t, soon, "another guard", func() bool {
+		other := findGuard(t, fmt.Sprint(c.PID()))
+		return other != 0 && other != killed
+	})
+	freedBy(t, c.Kill, path, server, group)
+}
+
+// The guard is stopped, so the processes that the command has started live on when zklock dies.
+// Until they are dead, neither a reaper nor the next process with the session file ends the session.
+func TestNobodyEndsTheSessionBeforeTheGroupIsDead(t *testing.T) {
+	t.Parallel()
+	server, path, file := loopback.For(t).Addr(), test.Path(t), filepath.Join(t.TempDir(), "session")
+	c, group := runs(t, server, path, "-session-file", file)
+	guard := guardOf(t, fmt.Sprint(c.PID()))
+	// The system continues a stopped process whose parent dies, unless this process adopts it.
+	adoptOrphans()
+	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	freedBy(t, func() {
+		reaper := start(t, server, "reap", file)
+		c.Kill()
+		for _, tried := range [][]string{
+			{"reap", "-once", file},
+			{"run", "-session-file", file, "-try", path, "--", "true"},
+		} {
+			if code, text := prints(t, server, nil, tried...); code == 0 || !strings.Contains(text, "in use by process") {
+				t.Errorf("%q: exit code %d, %s", tried, code, text)
+			}
+		}
+		if len(alive(group)) == 0 {
+			t.Error("the group is dead, so this test shows nothing")
+		}
+		if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+		reaper.Signal(syscall.SIGTERM)
+		ends(t, reaper, 0)
+	}, path, server, group)
+}
+
+// A process may wait for a disk and die late: the guard kills the group, and waits for its death
+// before it ends the session. If the group never dies, the guard gives up when the session is over.
+func TestTheGuardWaitsForTheDeathOfTheGroup(t *testing.T) {
+	t.Parallel()
+	server := loopback.For(t).Addr()
+	const patient = 100 * time.Millisecond // in place of a minute more than the timeout
+	for timeout, dies := range map[time.Duration]bool{far: true, patient - time.Minute: false} {
+		conn := realzk.Connect(t, far, server)
+		if _, err := conn.Client().Create("/node", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		own := conn.Own()
+		given, err := json.Marshal(handover{Session: own, Timeout: timeout})
+		must(t, err)
+		p, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{Setpgid: true}})
+		must(t, err)
+		asked, began := 0, time.Now()
+		code := obey(strings.NewReader(fmt.Sprintf("handover %s\ngroup %d\n", given, p.Pid)), []string{"run", "-servers", server, "/x", "--", "true"}, func(int) bool {
+			asked++
+			if there, _, err := conn.Client().Exists("/node"); err != nil || !there {
+				t.Errorf("the node of the session is there while the group runs: %v, %v", there, err)
+			}
+			return !dies || asked < 5
+		})
+		if state, err := p.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("the group: %v, %v", state, err)
+		}
+		took := time.Since(began)
+		if code != 1 || dies && asked != 5 || !dies && took < patient {
+			t.Errorf("exit code %d after %v, asked %d times", code, took, asked)
+		}
+		witness := realzk.Connect(t, far, server)
+		if there, _, err := witness.Client().Exists("/node"); err != nil || there == dies {
+			t.Errorf("the node of the session is there after the guard: %v, %v, want %v", there, err, !dies)
+		}
+		_ = conn.Close()
+	}
 }
 
 // A command that SIGKILL does not end keeps the lock, and a zombie does not.
@@ -128,6 +229,27 @@ func TestASecuredEnsembleAfterACrash(t *testing.T) {
 		_, server := dev(t, "-tick", "30s", "-sasl-file", users) // no session that is resumed expires soon
 		crashes(t, server, "-sasl-file", users)
 	})
+}
+
+// A password in a pipe can be read once, and a file may be gone when zklock dies.
+func TestASecretThatCannotBeReadAgain(t *testing.T) {
+	t.Parallel()
+	users := write(t, "users", "ann:"+password+"\n")
+	_, server := dev(t, "-tick", "30s", "-sasl-file", users) // no session that is resumed expires soon
+	for _, flags := range []string{`-sasl-file <(cat "$1")`, `-sasl-file "$1" -auth-file <(cat "$1")`, `-sasl-file "$1" -auth-file "$1"`} {
+		secret, path := write(t, "secret", "ann:"+password+"\n"), test.Path(t)
+		cmd := zklockCommand(t, server)
+		cmd.Args = []string{"bash", "-c", `exec "$0" run -session-timeout "$2" ` + flags + ` "$3" -- sh -c "$4"`, cmd.Path, secret, far.String(), path, "echo parent $PPID; " + stubborn}
+		cmd.Path = "/bin/bash"
+		c := realzk.StartProgram(t, cmd)
+		c.Hears("parent")
+		pids(t, c)
+		must(t, os.Remove(secret))
+		c.Kill()
+		if code, text := prints(t, server, nil, "run", "-wait", (far / 2).String(), "-sasl-file", users, path, "--", "true"); code != 0 {
+			t.Errorf("%s: exit code %d, %s", flags, code, text)
+		}
+	}
 }
 
 func crashes(t *testing.T, server string, secure ...string) {

@@ -66,7 +66,7 @@ and its data are gone when it ends.
 func (d *devServer) serve(ctx context.Context) error {
 	config := memzk.Config{Tick: d.tick, MaxSession: max(sessionLimit, 20*d.tick)}
 	if d.users != "" {
-		users, err := readUsers("-sasl-file", d.users)
+		users, err := new(files).users("-sasl-file", d.users)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,25 +21,36 @@ import (
 const guardName = "zklock-guard"
 
 // watcher is zklock's end of the pipe to the guard, a second process that kills the command's group
-// when zklock cannot, because zklock was killed or stopped. The guard reads zklock's session, the
+// when zklock cannot, because zklock was killed or stopped. The guard reads the handover, the
 // id of the group, and then, repeatedly, lines that say how much longer the group may run, and when
 // the line was written. The word "done" ends the guard. If the pipe ends without that word, zklock
 // is dead. The guard then also ends the session, so that the lock is free as soon as the group is
 // dead.
 type watcher struct {
-	pipe    *os.File
-	cmd     *exec.Cmd
-	session *wire.Session // with which zklock holds the lock; nil in some tests
-	group   int           // the command's group; 0 until there is one
+	handover
+	pipe  *os.File
+	cmd   *exec.Cmd
+	group int // the command's group; 0 until there is one
+}
+
+// handover is what the guard needs to free the lock of a dead zklock.
+type handover struct {
+	Session *wire.Session     // with which zklock holds the lock; nil in some tests
+	Timeout time.Duration     // after which that session is over
+	Files   map[string][]byte // the content of files with secrets, which may be gone
+
+	// The session file, or nil. The guard inherits its lock: zklock reap, and the next process with
+	// the file, wait until the group is dead, too.
+	locked *os.File
 }
 
 // startGuard starts the guard. It is called before the command is started, so that the command
 // never runs without a guard.
-func startGuard(session *wire.Session) (*watcher, error) {
-	return startGuardOf(session, 0, time.Time{})
+func startGuard(given handover) (*watcher, error) {
+	return startGuardOf(given, 0, time.Time{})
 }
 
-func startGuardOf(session *wire.Session, group int, until time.Time) (*watcher, error) {
+func startGuardOf(given handover, group int, until time.Time) (*watcher, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -48,15 +60,17 @@ func startGuardOf(session *wire.Session, group int, until time.Time) (*watcher, 
 		return nil, err
 	}
 	defer in.Close()
-	w := &watcher{pipe: pipe, session: session}
-	if session != nil {
-		_ = w.tell("session %d %x", session.ID, session.Password)
-	}
+	w := &watcher{handover: given, pipe: pipe}
+	text, _ := json.Marshal(given)
+	_ = w.tell("handover %s", text)
 	if group != 0 { // write it before the guard starts: if zklock is stopped right after, it could not write it
 		w.guards(group)
 		w.allow(until)
 	}
 	w.cmd = &exec.Cmd{Path: path, Args: append([]string{guardName}, os.Args[1:]...), Stdin: in, Stderr: os.Stderr}
+	if given.locked != nil {
+		w.cmd.ExtraFiles = []*os.File{given.locked}
+	}
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal that ends zklock's group must not end the guard
 	if err := w.cmd.Start(); err != nil {
 		pipe.Close()
@@ -82,7 +96,7 @@ func (w *watcher) allow(until time.Time) {
 	if err := w.tell("left %d %d", int64(until.Sub(now)), now.UnixNano()); !errors.Is(err, syscall.EPIPE) {
 		return
 	}
-	another, err := startGuardOf(w.session, w.group, until)
+	another, err := startGuardOf(w.handover, w.group, until)
 	if err != nil {
 		return // the next call of allow tries again
 	}
@@ -101,6 +115,11 @@ func (w *watcher) done() {
 // guard is the main function of the guard. It has zklock's arguments.
 func guard(in io.Reader, args []string) int {
 	signal.Ignore(passedOn...) // a service manager sends these signals to all processes, and the command may take its time
+	return obey(in, args, running)
+}
+
+// obey does what zklock says until zklock is done or dead. runs reports whether a process of a group can run.
+func obey(in io.Reader, args []string, runs func(group int) bool) int {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -116,7 +135,7 @@ func guard(in io.Reader, args []string) int {
 		}
 	}()
 	group := 0
-	var session wire.Session
+	var given handover
 	end := func() {
 		if group != 0 {
 			_ = syscall.Kill(-group, syscall.SIGKILL)
@@ -130,22 +149,23 @@ func guard(in io.Reader, args []string) int {
 			end()
 		case line, ok := <-lines:
 			if !ok {
-				late := time.Now().Add(time.Minute)
-				for end(); group != 0 && running(group); end() { // again, for processes that were being started
+				late, pause := time.Now().Add(time.Minute+given.Timeout), time.Millisecond
+				for end(); group != 0 && runs(group); end() { // again, for processes that were being started
 					if time.Now().After(late) {
-						return 1 // SIGKILL does not end a process that waits for a disk
+						return 1 // SIGKILL does not end a process that waits for a disk, and the session is over
 					}
-					time.Sleep(5 * time.Millisecond)
+					time.Sleep(pause)
+					pause = min(2*pause, 100*time.Millisecond)
 				}
-				if err := endSession(args, session); err != nil {
+				if err := endSession(args, given); err != nil {
 					say("zklock was killed, and its lock is taken until its session ends: %v", err)
 				}
 				return 1
 			}
 			word, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 			switch word {
-			case "session":
-				_, _ = fmt.Sscanf(number, "%d %x", &session.ID, &session.Password)
+			case "handover":
+				_ = json.Unmarshal([]byte(number), &given)
 			case "group":
 				_, _ = fmt.Sscan(number, &group)
 			case "left":
@@ -163,11 +183,12 @@ func guard(in io.Reader, args []string) int {
 }
 
 // endSession ends the session of a dead zklock, with the flags that zklock had.
-func endSession(args []string, session wire.Session) error {
-	if session.ID == 0 {
+func endSession(args []string, given handover) error {
+	if given.Session == nil {
 		return nil
 	}
 	c, o := newRun()
+	o.kept = given.Files
 	_, err := c.parse(args[1:]) // without the word run
 	if err != nil {
 		return err
@@ -182,7 +203,7 @@ func endSession(args []string, session wire.Session) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
 	defer cancel()
-	if err := wire.End(ctx, list, o.timeout, session, opts...); !errors.Is(err, wire.ErrOver) {
+	if err := wire.End(ctx, list, o.timeout, *given.Session, opts...); !errors.Is(err, wire.ErrOver) {
 		return err
 	}
 	return nil

@@ -147,7 +147,7 @@ func sleeps(t *testing.T) (g *watcher, ended <-chan struct{}) {
 	over := make(chan struct{})
 	go func() { _ = command.Wait(); close(over) }()
 	t.Cleanup(func() { _ = command.Process.Kill(); <-over })
-	g, err := startGuard(nil)
+	g, err := startGuard(handover{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,7 +283,7 @@ func TestACommandWhoseLockIsGoneIsNotStarted(t *testing.T) {
 	test.Within(t, soon, "the loss", func() { <-lost })
 
 	s := &supervisor{path: path, hold: h}
-	if s.guard, err = startGuard(nil); err != nil {
+	if s.guard, err = startGuard(handover{}); err != nil {
 		t.Fatal(err)
 	}
 	defer s.guard.done()

@@ -12,6 +12,7 @@ import (
 
 // sasl holds the flags for servers that demand SASL.
 type sasl struct {
+	files
 	file                       string
 	kerberos                   bool // with kinit's ticket, unless there is a keytab
 	keytab, principal, service string
@@ -51,8 +52,7 @@ func (s *sasl) mechanism() (zklocks.SASLMechanism, error) {
 	return nil, nil
 }
 
-// digest is a zklocks.SASLMechanism that reads the file for each connection, because a password may
-// be replaced while a job runs.
+// digest is a zklocks.SASLMechanism.
 func (s *sasl) digest(ctx context.Context, host string) (func([]byte) ([]byte, bool, error), error) {
 	u, err := s.user()
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *sasl) digest(ctx context.Context, host string) (func([]byte) ([]byte, b
 
 // user returns the user in the file.
 func (s *sasl) user() (user, error) {
-	users, err := readUsers("-sasl-file", s.file)
+	users, err := s.users("-sasl-file", s.file)
 	if err != nil {
 		return user{}, err
 	}

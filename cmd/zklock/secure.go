@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -90,12 +92,11 @@ func (s *security) options() (opts []zklocks.ConnectOption, err error) {
 	return opts, nil
 }
 
-// config reads the files. It is called for each network connection, because a certificate or an
-// authority may be replaced while a job runs.
+// config is called for each network connection.
 func (s *security) config() (*tls.Config, error) {
 	config := &tls.Config{}
 	if s.ca != "" {
-		text, err := os.ReadFile(s.ca)
+		text, err := s.read(s.ca)
 		if err != nil {
 			return nil, usage("-ca: %w", err)
 		}
@@ -108,8 +109,10 @@ func (s *security) config() (*tls.Config, error) {
 		return config, nil
 	}
 	key := cmp.Or(s.key, s.cert)
-	cert, err := tls.LoadX509KeyPair(s.cert, key)
-	if err != nil {
+	certPEM, err := s.read(s.cert)
+	keyPEM, err2 := s.read(key)
+	cert, err3 := tls.X509KeyPair(certPEM, keyPEM)
+	if err := cmp.Or(err, err2, err3); err != nil {
 		return nil, usage("-cert %s with the key of %s: %w", s.cert, key, err)
 	}
 	// The field Certificates would not do: the client sends only certificates whose authority the
@@ -121,7 +124,7 @@ func (s *security) config() (*tls.Config, error) {
 // credentials returns options that authenticate with each identity in the file, and protect the
 // nodes that zklock creates with these identities.
 func (s *security) credentials() (opts []zklocks.ConnectOption, err error) {
-	users, err := readUsers("-auth-file", s.authFile)
+	users, err := s.users("-auth-file", s.authFile)
 	if err != nil {
 		return nil, err
 	}
@@ -135,10 +138,46 @@ func (s *security) credentials() (opts []zklocks.ConnectOption, err error) {
 
 type user struct{ name, password string }
 
-// readUsers reads the file of a flag, with user:password on each line that is not empty. The errors
+// files are the files that flags name. They are read for each network connection, because a
+// password or a certificate may be replaced while a job runs. A pipe, like <(...) of a shell, can be
+// read once, and a file may be gone later: then the last content counts.
+type files struct {
+	mu   sync.Mutex
+	kept map[string][]byte // by path
+}
+
+func (f *files) read(path string) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kept, is := f.kept[path]
+	if info, err := os.Stat(path); is && (err != nil || !info.Mode().IsRegular()) {
+		return kept, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if f.kept == nil {
+		f.kept = map[string][]byte{}
+	}
+	f.kept[path] = text
+	return text, nil
+}
+
+// small returns what the files had when they were read last, but not files, of many authorities,
+// that the pipe to the guard may not take before the guard reads.
+func (f *files) small() map[string][]byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	small := maps.Clone(f.kept)
+	maps.DeleteFunc(small, func(_ string, text []byte) bool { return len(text) > 8<<10 })
+	return small
+}
+
+// users reads the file of a flag, with user:password on each line that is not empty. The errors
 // show nothing of the file.
-func readUsers(flag, file string) (users []user, err error) {
-	text, err := os.ReadFile(file)
+func (f *files) users(flag, file string) (users []user, err error) {
+	text, err := f.read(file)
 	switch {
 	case err != nil && strings.Contains(file, ":"): // the argument may be a password
 		return nil, usage("%s takes the name of a file, and user:password is in the file", flag)

@@ -53,7 +53,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		asked = h.ReleaseRequested()
 	}
 	var err error
-	if s.guard, err = startGuard(slot.Wire(conn).Own()); err != nil {
+	if s.guard, err = startGuard(o.handover(conn)); err != nil {
 		return err
 	}
 	defer s.guard.done()
@@ -111,6 +111,12 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
 	}
 	return exit{code: code(status)}
+}
+
+// handover returns what the guard of a command needs.
+func (o *order) handover(conn *zklocks.Conn) handover {
+	c := slot.Wire(conn)
+	return handover{Session: c.Own(), Timeout: conn.SessionTimeout(), Files: o.small(), locked: c.SessionFile()}
 }
 
 // known sends the group to the guard, and how long it may run. The lock may have been lost since

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"os"
 )
 
 // A Session is what a client needs to resume a session.
@@ -45,6 +46,15 @@ func (c *Conn) record(session int64, password []byte) {
 // Own returns the last session that a server has granted, for a process that outlives this one;
 // nil: none was granted.
 func (c *Conn) Own() *Session { return c.own.Load() }
+
+// SessionFile returns the locked session file, for a process that outlives this one and keeps it
+// locked; nil: there is none.
+func (c *Conn) SessionFile() *os.File {
+	if c.file == nil {
+		return nil
+	}
+	return c.file.File
+}
 
 // putAway closes the file when go-zookeeper has ended. If no server has confirmed the end of the
 // session, the next process may end it.
