@@ -97,6 +97,9 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 	held := &holds{held: make(map[observe.LockInfo][]string)}
 	if !h.s.holdsLeft {
 		opts = append(slices.Clip(opts), zklocks.WithObserver(held.observer()))
+		h.s.mu.Lock()
+		h.s.watchdog.holds = append(h.s.watchdog.holds, held)
+		h.s.mu.Unlock()
 	}
 	// Of several dialers the last wins: the caller's dialer would lead to real servers.
 	conn, err := zklocks.Connect(ctx, h.s.Addrs(), sessionTimeout, append(slices.Clip(opts), zklocks.WithDialer(h.Dial))...)
@@ -140,6 +143,9 @@ func (h *Host) dial(ctx context.Context, network, addr string, forgets bool) (ne
 		return nil, fmt.Errorf("zktest: dial %s from host %s: not an address of this server, which has %q", addr, h.name, h.s.Addrs())
 	}
 	d := h.s.clients.dials(ctx, h, forgets)
+	h.s.mu.Lock()
+	h.s.arm()
+	h.s.mu.Unlock()
 	conn, err := h.reach(ctx, m, door)
 	if err != nil {
 		h.s.clients.failed(d)

@@ -35,6 +35,7 @@ type Server struct {
 	members  []*Member // also those that were removed; the index is the number less 1
 	hosts    map[string]*Host
 	clients  clients
+	watchdog watchdog
 	stopping bool
 }
 
@@ -135,7 +136,9 @@ func freeNumber(bubble string, n int) {
 // NewServer starts a Server that stops at t's cleanup. All connections must be closed by then:
 // Host.Connect closes its connections, and t fails for each other open connection.
 //
-// In a synctest bubble t must be the t that synctest.Test passes to its function.
+// In a synctest bubble t must be the t that synctest.Test passes to its function. A test that has run
+// for a minute of real time, and for a day in its bubble, ends the program, and names the holds and
+// the goroutines: it waits for a job that never ends.
 func NewServer(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	if wrongT(t) {
@@ -168,6 +171,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 		number:    set.Number,
 		network:   memnet.New(),
 		hosts:     make(map[string]*Host),
+		watchdog:  watchdog{began: time.Now(), last: realNow()},
 	}
 	s.network.SetLatency(latency)
 	if set.Members > 1 {
