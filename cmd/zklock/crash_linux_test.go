@@ -214,6 +214,16 @@ func TestReapOnce(t *testing.T) {
 	if code, text := prints(t, server, nil, "reap", "-once", file, file+"-none"); code != 0 || text != "" {
 		t.Errorf("with nothing to end: exit code %d, %s", code, text)
 	}
+	// Each of several files counts, whatever the others are.
+	runs(t, server, path+"-lives", "-session-file", file+"-lives")
+	c, group := runs(t, server, path, "-session-file", file)
+	killAll(t, c, group)
+	code, text := prints(t, server, nil, "reap", "-once", file+"-lives", "/none/session", file)
+	for _, want := range []string{file + "-lives is in use by process", "/none does not exist", file + ": the process has died: ended its session"} {
+		if code != exitFree || !strings.Contains(text, want) {
+			t.Errorf("exit code %d, %s, want %q", code, text, want)
+		}
+	}
 }
 
 // A guard and a reaper reach a secured ensemble as zklock does, with its flags.

@@ -396,6 +396,28 @@ func TestASessionThatCannotBeEnded(t *testing.T) {
 	})
 }
 
+// A reaper tries for a session timeout, also if the servers are away when the process dies.
+func TestAReaperWaitsForServers(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := precede(t, v)
+		px := v.Proxy(t, v.Servers(t)[0])
+		reap := func() (int64, error) {
+			return wire.Reap(p.file, false, []string{px.Addr()}, 4*time.Second, v.Dialer()...)
+		}
+		px.Refuse()
+		start := time.Now()
+		if ended, err := reap(); ended != 0 || !errors.Is(err, wire.ErrNoAnswer) || time.Since(start) < 4*time.Second {
+			t.Errorf("no server: ended session %#x, %v, after %v", ended, err, time.Since(start))
+		}
+		time.AfterFunc(2*time.Second, func() { _ = px.Accept() })
+		if ended, err := reap(); ended != p.Own().ID || err != nil {
+			t.Errorf("a server after 2 s: ended session %#x, %v", ended, err)
+		}
+		p.freed(t, connect(t, v, 4*time.Second, v.Servers(t)), true)
+	})
+}
+
 // The servers of another ensemble do not know the session: Connect must not say that it has ended
 // it. A reaper asks the servers in the file, too.
 func TestASessionOfAnotherEnsemble(t *testing.T) {
