@@ -199,8 +199,8 @@ func (c *Conn) Rebalance() {
 // notifies a holder that uses Curator. A waiter is notified when it becomes a holder. The holder
 // may ignore the request. A second request to the same member changes nothing.
 //
-// RequestRelease writes the request into the member's node, in front of its data. If the node may
-// belong to Curator, the request replaces the data, and [Member] then has no Data, Host and Pid;
+// RequestRelease writes the request into the member's node, in front of its data. If another library
+// has created the node, the request replaces the data, and [Member] then has no Data, Host and Pid;
 // requests that Curator makes always replace the data. The request remains until the node is
 // deleted or the holder writes into it. A Downgrade creates a node without the request.
 //

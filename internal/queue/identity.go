@@ -57,11 +57,11 @@ func withoutRequest(data []byte) []byte {
 }
 
 // requestFor returns the request to write into the node at path, which contains data. It keeps the
-// data if this library has created the node, which the node's kind or identity shows. Other nodes
-// may belong to Curator, which compares all of the data with the word.
+// data if this library has created the node, which its name shows. Other nodes may belong to
+// Curator, which compares all of the data with the word.
 func requestFor(path string, data []byte) []byte {
-	_, ours := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Read, znode.Write, znode.Permit)
-	if _, pid := identify(data); len(data) > 0 && (ours || pid != 0) {
+	node, ok := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Kinds...)
+	if len(data) > 0 && ok && node.Ours() {
 		return slices.Concat([]byte(releaseRequest), []byte("\n"), data)
 	}
 	return []byte(releaseRequest)

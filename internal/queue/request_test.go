@@ -1,22 +1,29 @@
 package queue
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
 
 // A node of this library keeps its data behind the word. A node that may belong to Curator gets the
 // word alone, because Curator compares it with all of the data.
 func TestARequestKeepsTheDataOfOurNodesAlone(t *testing.T) {
-	const curators, id = "/l/_c_0f8fad5b-d9cb-469f-a165-70867728950e-", `{"host":"web1","pid":7}`
+	const curators, ours = "/l/_c_0f8fad5b-d9cb-469f-a165-70867728950e-", "/l/_c_0f8fad5b-d9cb-869f-a165-70867728950e-"
+	const text = `{"host":"web1","pid":7}`
 	for _, c := range []struct {
 		path, data, want string
 	}{
-		{curators + "write-0000000001", "mine", "__REVOKE__\nmine"},
-		{curators + "read-0000000001", id, "__REVOKE__\n" + id},
+		{ours + "lock-0000000001", "10.0.0.1", "__REVOKE__\n10.0.0.1"},
+		{ours + "__WRIT__0000000001", text, "__REVOKE__\n" + text},
+		{"/l/0f8fad5bd9cb869fa16570867728950e__lock__0000000001", "10.0.0.1", "__REVOKE__\n10.0.0.1"},
+		{"/l/" + znode.Prefix(znode.NewID(), znode.Latch) + "0000000001", "10.0.0.1", "__REVOKE__\n10.0.0.1"},
+		{ours + "lock-0000000001", "", "__REVOKE__"},
+		{curators + "write-0000000001", "mine", "__REVOKE__\nmine"}, // kinds that Curator does not have
 		{curators + "permit-0000000001", "two\nlines", "__REVOKE__\ntwo\nlines"},
-		{curators + "lock-0000000001", id, "__REVOKE__\n" + id},
-		{curators + "write-0000000001", "", "__REVOKE__"},
-		{curators + "lock-0000000001", "10.0.0.1", "__REVOKE__"},
-		{curators + "lock-0000000001", "{}", "__REVOKE__"},
+		{curators + "lock-0000000001", text, "__REVOKE__"},
 		{curators + "__WRIT__0000000001", "10.0.0.1", "__REVOKE__"},
+		{"/l/lock-0000000001", "10.0.0.1", "__REVOKE__"},
 		{"/l/0f8fad5bd9cb469fa16570867728950e__lock__0000000001", "10.0.0.1", "__REVOKE__"},
 	} {
 		request := requestFor(c.path, []byte(c.data))

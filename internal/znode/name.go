@@ -59,11 +59,15 @@ type Node struct {
 // A client searches for the ID after a create whose reply was lost.
 const protected = "_c_"
 
-// NewID returns a random version 4 UUID in its dashed form, as Curator writes it.
+// version is the digit of an ID that says of which version the UUID is. The IDs of this library are
+// random UUIDs of version 8, and those of Curator and kazoo of version 4.
+const version = '8'
+
+// NewID returns a random UUID in its dashed form, as Curator writes it.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails: it ends the program instead
-	b[6] = b[6]&0x0f | 0x40
+	b[6] = b[6]&0x0f | (version-'0')<<4
 	b[8] = b[8]&0x3f | 0x80
 	text := make([]byte, 0, 36) // Sprintf would allocate half a dozen times for each node
 	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
@@ -89,6 +93,12 @@ func (n Node) As(kind Kind) Node {
 	n.Kind = kind
 	n.Name = Prefix(n.ID, kind) + fmt.Sprintf("%010d", n.Seq)
 	return n
+}
+
+// Ours reports whether this library has created the node.
+func (n Node) Ours() bool {
+	id := strings.ReplaceAll(n.ID, "-", "")
+	return n.Kind.Ours() || len(id) == 32 && id[12] == version
 }
 
 // Parse parses a child's name. It returns false for a child of none of the given kinds. Another
