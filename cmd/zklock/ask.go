@@ -54,7 +54,7 @@ func (t *target) find(ctx context.Context, conn *zklocks.Conn) (*line, error) {
 
 // about describes a member in a message.
 func (m member) about() string {
-	return fmt.Sprintf("%s, %s, token %d, session %s", state(m.Holding), m.what(), m.Token, m.Session)
+	return fmt.Sprintf("%s, %s, token %d, session %s", m.state(), m.what(), m.Token, m.Session)
 }
 
 func askCommand() *command {

@@ -34,18 +34,20 @@ type line struct {
 
 	Server string `json:"server"` // that was asked; another server may lag behind it
 
-	below    bool // the path has other children
-	ensemble bool // there are other servers
+	resized  int64 // zxid of the last change of the number of permits
+	below    bool  // the path has other children
+	ensemble bool  // there are other servers
 }
 
 func (l *line) held() bool {
-	return slices.ContainsFunc(l.Members, func(m member) bool { return m.Holding })
+	return slices.ContainsFunc(l.Members, func(m member) bool { return m.Holding || m.Perhaps })
 }
 
 type member struct {
-	Holding bool      `json:"holding"`         // otherwise it waits
-	Asked   bool      `json:"asked,omitempty"` // asked to release
-	Kind    string    `json:"kind"`            // read, write, lock, permit
+	Holding bool      `json:"holding"`           // otherwise it waits
+	Perhaps bool      `json:"perhaps,omitempty"` // it may hold: it queued before the number of permits was changed
+	Asked   bool      `json:"asked,omitempty"`   // asked to release
+	Kind    string    `json:"kind"`              // read, write, lock, permit
 	Permits int       `json:"permits,omitempty"`
 	Since   time.Time `json:"since"` // when it queued, by the server's clock
 	Session string    `json:"session"`
@@ -62,7 +64,7 @@ func (l *line) add(kind string, queue []zklocks.Member) {
 		case l.Kind != kind && len(l.Members) > 0:
 			l.Kind = "mixed" // locks of different kinds do not exclude each other
 		}
-		m := member{q.Holding, q.ReleaseRequested, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
+		m := member{q.Holding, !q.Holding && q.Kind == observe.KindPermits && q.Token < l.resized, q.ReleaseRequested, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
 		if q.Kind == observe.KindPermits {
 			m.Permits = q.Permits
 		}
@@ -104,7 +106,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	if at.foreign || at.permits == 0 && l.Kind != "" {
 		return l, nil
 	}
-	if l.Permits = at.permits; at.permits > 0 && l.Kind == "" {
+	if l.Permits, l.resized = at.permits, at.changed; at.permits > 0 && l.Kind == "" {
 		l.Kind = "semaphore"
 	}
 	// If there is no number, there may be a semaphore whose number was deleted.
@@ -136,6 +138,7 @@ type stored struct {
 	permits  int   // number of permits of a semaphore; 0: there is no number
 	foreign  bool  // its data are not a number
 	version  int32 // version of the data
+	changed  int64 // zxid of the last change of the data
 	children int32
 }
 
@@ -156,7 +159,7 @@ func read(ctx context.Context, conn *zklocks.Conn, path string) (at stored, err 
 	case err != nil:
 		return at, fmt.Errorf("%s: %w", path, err)
 	}
-	at.version, at.children = n.stat.Version, n.stat.NumChildren
+	at.version, at.changed, at.children = n.stat.Version, n.stat.Mzxid, n.stat.NumChildren
 	at.permits = znode.Permits(n.data)
 	at.foreign = len(n.data) > 0 && at.permits == 0
 	return at, nil

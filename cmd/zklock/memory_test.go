@@ -541,6 +541,40 @@ func TestOneOfSeveralMembers(t *testing.T) {
 	})
 }
 
+// Holders keep their permits when the number becomes less. A member that queued before may be one of
+// them.
+func TestListAfterAResize(t *testing.T) {
+	inMemory(t, func(o *office) {
+		s := semaphore.New(o.other, nightly, 6)
+		a, b := take(o, s.Locker(3).Lock), take(o, s.Locker(2).Lock)
+		must(o, s.Resize(o.Context(), 2))
+		waits := o.waits(s.Locker(1).Lock)
+		text := o.ls(nightly)
+		o.contains(text, "semaphore, 0 of 2 permits in use (perhaps 5: the number was changed meanwhile), 0 holding, 2 perhaps, 1 waiting")
+		if strings.Count(text, "holds?") != 2 || strings.Count(text, "waits") != 1 {
+			o.Errorf("%s", text)
+		}
+		given(o, a)
+		given(o, b)
+		c := <-waits
+		o.contains(o.ls(nightly), "semaphore, 1 of 2 permits in use, 1 holding, 0 waiting")
+		given(o, c)
+	})
+}
+
+// A leader that is asked to resign still has the address that it shows.
+func TestAskKeepsTheDataOfALeader(t *testing.T) {
+	inMemory(t, func(o *office) {
+		h := take(o, reentrant.New(o.other, nightly, zklocks.WithData([]byte("10.0.0.1:80"))).Lock)
+		o.contains(o.asks(0), "asked: holds, lock")
+		o.contains(o.ls(nightly), "asked to release 10.0.0.1:80")
+		if data, err := leader.New(o.other, nightly).Leader(o.Context()); err != nil || string(data.Data) != "10.0.0.1:80" {
+			o.Errorf("the leader is %+v, %v", data, err)
+		}
+		given(o, h)
+	})
+}
+
 // break reports as deleted only what it has deleted itself: the server may delete the node, and its
 // answer be lost, or drop the request because of its load.
 func TestBreakSaysWhatItHasDeleted(t *testing.T) {

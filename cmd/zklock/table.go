@@ -27,7 +27,7 @@ func (l *line) table(now time.Time) string {
 		if m.Asked {
 			data = strings.TrimSpace("asked to release " + data)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v ago\t%s\t%d\t%s\n", state(m.Holding), m.what(), age(now.Sub(m.Since)), m.Session, m.Token, data)
+		fmt.Fprintf(w, "%s\t%s\t%v ago\t%s\t%d\t%s\n", m.state(), m.what(), age(now.Sub(m.Since)), m.Session, m.Token, data)
 	}
 	_ = w.Flush()
 	return b.String()
@@ -41,24 +41,35 @@ func (m member) what() string {
 	return m.Kind
 }
 
-func state(holding bool) string {
-	if holding {
+func (m member) state() string {
+	switch {
+	case m.Holding:
 		return "holds"
+	case m.Perhaps:
+		return "holds?"
 	}
 	return "waits"
 }
 
 func (l *line) summary() string {
-	holding, inUse := 0, 0
+	holding, waiting, inUse, perhaps := 0, 0, 0, 0
 	for _, m := range l.Members {
-		if m.Holding {
+		switch {
+		case m.Holding:
 			holding++
 			inUse += m.Permits
+		case m.Perhaps:
+			perhaps += m.Permits
+		default:
+			waiting++
 		}
 	}
 	text := l.Kind
 	if l.Permits > 0 {
 		text += fmt.Sprintf(", %d of %d permits in use", inUse, l.Permits)
+	}
+	if perhaps > 0 {
+		text += fmt.Sprintf(" (perhaps %d: the number was changed meanwhile)", inUse+perhaps)
 	}
 	if l.Last != nil {
 		text += ", last run until " + l.Last.End.Format(time.RFC3339) + " on " + printable(l.Last.Host)
@@ -77,7 +88,10 @@ func (l *line) summary() string {
 	case len(l.Members) == 0:
 		return text + "no holder, no waiter"
 	}
-	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)
+	if unsure := len(l.Members) - holding - waiting; unsure > 0 {
+		return text + fmt.Sprintf("%d holding, %d perhaps, %d waiting", holding, unsure, waiting)
+	}
+	return text + fmt.Sprintf("%d holding, %d waiting", holding, waiting)
 }
 
 // age returns the time since an instant of a server's clock, which may be a little ahead of ours.
