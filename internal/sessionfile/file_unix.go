@@ -5,6 +5,7 @@ package sessionfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -19,7 +20,11 @@ func openFile(path string, flag int) (*os.File, error) {
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) { // EMLINK: FreeBSD
 		return nil, errors.New("it is a symbolic link")
 	}
-	return nil, errors.Unwrap(err) // without the path
+	cause := errors.Unwrap(err) // without the path
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: run as the user of the file, who needs access to its directory", cause)
+	}
+	return nil, cause
 }
 
 // checkFile refuses a file that another user may have made, or can lock: that takes only the right
@@ -36,7 +41,7 @@ func checkFile(file *os.File) error {
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("its mode is %#o, so other users can lock it: want 0600", info.Mode().Perm())
 	case int(stat.Uid) != os.Geteuid(): // also for root, whose reaper would send its credentials to the servers in the file
-		return fmt.Errorf("it belongs to user %d", stat.Uid)
+		return fmt.Errorf("it belongs to user %d: run as that user", stat.Uid)
 	case stat.Nlink > 1:
 		return errors.New("it has a second name (a hard link)")
 	}
