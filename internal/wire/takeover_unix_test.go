@@ -12,9 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/sessionfile"
 	"github.com/zklocks/zklocks/internal/test"
@@ -117,8 +120,12 @@ func TestASessionFileFreesTheDead(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		p := precede(t, v)
 		dead := p.Own().ID // p reconnects
-		said := &lines{}
-		conn := p.succeed(t, v, wire.WithLogger(said))
+		said, sessions := &lines{}, atomic.Int32{}
+		conn := p.succeed(t, v, wire.WithLogger(said), wire.WithSessionEvents(func(e zk.Event) {
+			if e.State == zk.StateHasSession {
+				sessions.Add(1)
+			}
+		}))
 		p.freed(t, conn, true)
 		if want := fmt.Sprintf("zklocks: ended session %#x, whose process has died", uint64(dead)); !slices.Contains(said.all(), want) {
 			t.Errorf("the log %q does not have %q", said.all(), want)
@@ -128,6 +135,9 @@ func TestASessionFileFreesTheDead(t *testing.T) {
 		}
 		if err := conn.Close(); err != nil {
 			t.Error(err)
+		}
+		if n := sessions.Load(); n > 1 { // the other one is the dead process's
+			t.Errorf("the program is notified of %d sessions", n)
 		}
 		if text, err := os.ReadFile(p.file); err != nil || len(text) > 0 {
 			t.Errorf("after Close the file has %q, %v", text, err)
