@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zktest"
 )
@@ -122,6 +125,54 @@ func TestSASLWrong(t *testing.T) {
 				if !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "ecret") {
 					t.Errorf("%v", err)
 				}
+			})
+		})
+	}
+}
+
+// Of a program's mechanism each response is sent, an empty one too, but for a last one that is nil.
+func TestSASLOfAProgram(t *testing.T) {
+	for name, responses := range map[string][]string{ // "nil" is nil
+		"all empty": {"", "", ""}, "no last": {"a", "", "nil"}, "nil first": {"nil", ""}, "one": {"a"}, "an empty one": {""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var received, want []string
+				network := memnet.New()
+				listener, err := network.Listen("zk1:2181")
+				if err != nil {
+					t.Fatal(err)
+				}
+				servers := memzk.Start(memzk.Config{SASL: &memzk.SASL{Start: func(int64) memzk.SASLStep {
+					return func(token []byte) ([]byte, string, error) {
+						received = append(received, string(token))
+						return []byte("challenge"), "", nil
+					}
+				}}})
+				go servers.Leader().Serve(listener)
+				for i, r := range responses {
+					if r != "nil" || i < len(responses)-1 {
+						want = append(want, strings.TrimPrefix(r, "nil"))
+					}
+				}
+				conn, err := zklocks.Connect(t.Context(), []string{"zk1"}, 10*time.Second, zklocks.WithDialer(network.Host("here").DialContext),
+					zklocks.WithSASL(func(context.Context, string) (func([]byte) ([]byte, bool, error), error) {
+						i := -1
+						return func([]byte) ([]byte, bool, error) {
+							i++
+							if responses[i] == "nil" {
+								return nil, i == len(responses)-1, nil
+							}
+							return []byte(responses[i]), i == len(responses)-1, nil
+						}, nil
+					}))
+				if err != nil || !slices.Equal(received, want) {
+					t.Errorf("the server has received %q, want %q; %v", received, want, err)
+				}
+				conn.Close()
+				time.Sleep(5 * time.Second) // until its goroutines have ended
+				servers.Stop()
+				network.Close()
 			})
 		})
 	}

@@ -28,7 +28,7 @@ import (
 )
 
 // values returns what Prometheus would read, by "name{label=value,...}"; for a histogram, the
-// number of observations.
+// number of observations, and under "name{...} sum" their sum.
 func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -43,6 +43,7 @@ func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
 			key := f.GetName() + "{" + strings.Join(labels, ",") + "}"
+			all[key+" sum"] = m.GetHistogram().GetSampleSum()
 			all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
@@ -196,8 +197,12 @@ func TestHeartbeatsAreMeasured(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute) // virtual
 		measures("later", 0, 0.001, 0.45, 0.5)
-		must(t, hold.Release(t.Context()))
-		time.Sleep(2 * time.Minute) // virtual
+		host.Delay(timeout * 3 / 20) // each way
+		time.Sleep(timeout * 3 / 2)  // virtual
+		host.Delay(0)
+		measures("after answers that came too late", 3, 3.01, -0.5, -0.01)
+		_ = hold.Release(t.Context()) // it was lost
+		time.Sleep(2 * time.Minute)   // virtual
 		none("without holds")
 	})
 }
@@ -287,6 +292,33 @@ func BenchmarkObserver(b *testing.B) {
 	}
 }
 
+// What each event says is counted, also of calls and holds that began before the observer came.
+func TestEventsAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	o := metrics.Observer(registry)
+	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
+	o.Released(observe.Released{LockInfo: lock, At: time.Now(), Held: 3 * time.Second})
+	o.Failed(observe.Failed{LockInfo: lock, At: time.Now(), Waited: time.Second, Cause: zklocks.ErrBusy})
+	checks(t, registry, "unknown ends", map[string]float64{
+		"zklocks_waiting{kind=write,path=/x}":          0,
+		"zklocks_holding{kind=write,path=/x}":          0,
+		"zklocks_leaked_total{kind=write,path=/x}":     0,
+		"zklocks_lost_total{kind=write,path=/x}":       0,
+		"zklocks_hold_seconds{kind=write,path=/x} sum": 3,
+	})
+	o.Queued(observe.Queued{LockInfo: lock, Ahead: 4})
+	o.Granted(observe.Granted{LockInfo: lock, At: time.Now(), Waited: 2 * time.Second, Joined: true})
+	o.Leaked(observe.Leaked{LockInfo: lock})
+	o.Lost(observe.Lost{LockInfo: lock, At: time.Now(), Held: 4 * time.Second})
+	checks(t, registry, "a hold", map[string]float64{
+		"zklocks_ahead{kind=write,path=/x} sum":                   4,
+		"zklocks_wait_seconds{joined=yes,kind=write,path=/x} sum": 2,
+		"zklocks_leaked_total{kind=write,path=/x}":                1,
+		"zklocks_lost_total{kind=write,path=/x}":                  1,
+		"zklocks_hold_seconds{kind=write,path=/x} sum":            7,
+	})
+}
+
 func TestPathLabel(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	o := metrics.Observer(registry, metrics.PathLabel(path.Dir))
@@ -307,11 +339,13 @@ func TestReasons(t *testing.T) {
 	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
 	for cause, reason := range map[error]string{
 		zklocks.ErrBusy: "busy", zklocks.ErrLost: "lost", zk.ErrClosing: "closed", zk.ErrNoAuth: "denied",
-		fmt.Errorf("%w: %w", context.Canceled, zklocks.ErrNoAnswer): "no_answer",
-		context.DeadlineExceeded:                                    "timeout", context.Canceled: "canceled", errors.New("?"): "other",
+		fmt.Errorf("%w: %w", context.Canceled, zklocks.ErrNoAnswer): "no_answer", errors.Join(context.DeadlineExceeded, zklocks.ErrNoAnswer): "no_answer",
+		context.DeadlineExceeded: "timeout", context.Canceled: "canceled", errors.New("?"): "other",
 	} {
+		key := "zklocks_failed_total{kind=write,path=/x,reason=" + reason + "}"
+		before := values(t, registry)[key]
 		o.Failed(observe.Failed{LockInfo: lock, Cause: cause})
-		checks(t, registry, cause.Error(), map[string]float64{"zklocks_failed_total{kind=write,path=/x,reason=" + reason + "}": 1})
+		checks(t, registry, cause.Error(), map[string]float64{key: before + 1})
 	}
 }
 

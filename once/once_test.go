@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -259,20 +260,33 @@ func TestLostReplies(t *testing.T) {
 	writes := func(r zktest.Request) bool { return slices.Contains(r.Paths, record) && !r.Is(zktest.Read) }
 	for name, nth := range map[string]int{"of the clock": 1, "of the record": 2} {
 		for _, action := range []zktest.Action{zktest.CutAfterCommit, zktest.LoseReply, zktest.CutOnSend, zktest.CutBefore, zktest.LoseRequest} {
-			t.Run(name+", "+action.String(), func(t *testing.T) {
-				play(t, func(t *testing.T, c *cluster) {
-					a, b := c.process("a"), c.process("b")
-					fault := a.Where(writes, nth, action)
-					must(t, c.slot(a, "1"))
-					select {
-					case <-fault.Fired():
-					default:
-						t.Error("the fault has not struck")
-					}
-					c.wantDone(c.slot(b, "1"))
-					c.worked("a")
+			for kind, runs := range map[string]func(c *cluster, p process, n int) error{
+				"a slot":   func(c *cluster, p process, n int) error { return c.slot(p, strconv.Itoa(n)) },
+				"a period": func(c *cluster, p process, n int) error { return <-c.every(p, time.Minute, time.Second) },
+			} {
+				t.Run(name+", "+action.String()+", "+kind, func(t *testing.T) {
+					play(t, func(t *testing.T, c *cluster) {
+						b := c.process("b")
+						for n, name := range []string{"a1", "a2", "a3"} { // the first writes when there is no record
+							a := c.process(name)
+							fault := a.Where(writes, nth, action)
+							called := time.Now()
+							must(t, runs(c, a, n))
+							select {
+							case <-fault.Fired():
+							default:
+								t.Error("the fault has not struck")
+							}
+							c.wantDone(runs(c, b, n))
+							if last, err := b.job.Last(t.Context()); err != nil || last.Start.Before(called.Truncate(time.Millisecond)) {
+								t.Errorf("the last run is %+v, %v, but it was called at %v", last, err, called)
+							}
+							time.Sleep(time.Minute - time.Since(called))
+						}
+						c.worked("a1", "a2", "a3")
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -597,6 +611,10 @@ func TestBadInput(t *testing.T) {
 			}()
 			t.Error(a.job.RunSlot(t.Context(), "1", nil))
 		}()
+		must(t, once.New(a.Conn, "/longest").RunSlot(t.Context(), strings.Repeat("1", 1024), nothing))
+		must(t, a.Client().Delete("/longest/last", -1))
+		must(t, a.Client().Delete("/longest/lock", -1))
+		must(t, a.Client().Delete("/longest", -1))
 		children, _, err := a.Client().Children("/")
 		if must(t, err); !slices.Equal(children, []string{"zookeeper"}) {
 			t.Errorf("left: %q", children)
@@ -622,6 +640,15 @@ func TestForeignData(t *testing.T) {
 			if data, _, err := a.Client().Get(record); err != nil || string(data) != theirs {
 				t.Errorf("%q is stored, want %q; %v", data, theirs, err)
 			}
+		}
+		// What another program writes during the work remains, and the run is not recorded.
+		must(t, a.Client().Delete(record, -1))
+		err := a.job.RunSlot(t.Context(), "1", func(context.Context, *zklocks.Hold) error {
+			_, err := a.Client().Set(record, []byte("theirs"), -1)
+			return err
+		})
+		if data, _, _ := a.Client().Get(record); err == nil || !strings.Contains(err.Error(), "the record of it is not confirmed") || string(data) != "theirs" {
+			t.Errorf("%v, and the record is %q", err, data)
 		}
 		// An operator deletes the record: the slot is run again.
 		must(t, a.Client().Delete(record, -1))
