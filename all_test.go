@@ -462,7 +462,7 @@ func TestBadInputOfAll(t *testing.T) {
 			"another number is stored":      {[]zklocks.Locker{ok, semaphore.New(conn, mismatch, 2).Locker(1)}, mismatch, "3 permits, not 2", always},
 			"a lock that is held":           {[]zklocks.Locker{ok, owned}, b, "holds the lock already", never},
 			"no right":                      {[]zklocks.Locker{ok, rwlock.New(conn, private)}, private, "WRITE on " + private, always},
-			"no right at the first":         {[]zklocks.Locker{rwlock.New(conn, private, rwlock.WithKazooNames()), ok}, private, "WRITE on " + private, always},
+			"no right at the first":         {[]zklocks.Locker{rwlock.New(conn, private, rwlock.WithKazooNames()), ok}, private, "CREATE on " + private, always},
 			"more data than a request holds": {[]zklocks.Locker{
 				ok, rwlock.New(conn, b, full), rwlock.New(conn, p.Path, full).RLocker(),
 			}, "", "3 nodes make a request", never},

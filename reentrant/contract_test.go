@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
@@ -24,6 +25,12 @@ var mutex = contract.Recipe{
 		}
 		m := reentrant.New(conn, path, opts...)
 		return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
+	},
+	Options: map[string]func(*zklocks.Conn, string) contract.Locker{
+		"idle": func(conn *zklocks.Conn, path string) contract.Locker {
+			m := reentrant.New(conn, path, reentrant.WithMaxIdle(time.Minute))
+			return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
+		},
 	},
 	Nodes: 1, Markers: true, Requests: 2, Behind: 4, OwnServers: true,
 }

@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
@@ -21,7 +22,20 @@ var writeLock = contract.Recipe{
 		m := rwlock.New(conn, path, options(opts)...)
 		return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
 	},
+	Options: map[string]func(*zklocks.Conn, string) contract.Locker{
+		"handoff":          writes(rwlock.WithHandoff(2)),
+		"idle":             writes(rwlock.WithMaxIdle(time.Minute)),
+		"handoff and idle": writes(rwlock.WithHandoff(2), rwlock.WithMaxIdle(time.Minute)),
+		"Curator's names":  writes(rwlock.WithCuratorNames(), rwlock.WithMaxIdle(time.Minute)),
+	},
 	Nodes: 1, Announces: true, Markers: true, Requests: 2, Behind: 4,
+}
+
+func writes(opts ...rwlock.Option) func(*zklocks.Conn, string) contract.Locker {
+	return func(conn *zklocks.Conn, path string) contract.Locker {
+		m := rwlock.New(conn, path, opts...)
+		return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
+	}
 }
 
 func TestReadLock(t *testing.T) { contract.Run(t, readLock) }
@@ -34,6 +48,12 @@ var readLock = contract.Recipe{
 	New: func(conn *zklocks.Conn, path string, opts ...zklocks.Option) contract.Locker {
 		m := rwlock.New(conn, path, options(opts)...)
 		return contract.Locker{Locker: m.RLocker(), Block: m.Lock, Queue: m.Queue}
+	},
+	Options: map[string]func(*zklocks.Conn, string) contract.Locker{
+		"idle": func(conn *zklocks.Conn, path string) contract.Locker {
+			m := rwlock.New(conn, path, rwlock.WithMaxIdle(time.Minute))
+			return contract.Locker{Locker: m.RLocker(), Block: m.Lock, Queue: m.Queue}
+		},
 	},
 	Nodes: 1, Shared: true, Joins: true, Requests: 2, Behind: 4,
 }

@@ -157,6 +157,13 @@ func (g *Grant) Token() int64 { return g.token }
 // Timeout returns the session timeout.
 func (g *Grant) Timeout() time.Duration { return g.client.Timeout() }
 
+// living returns ctx, which is also canceled when the grant ends. The caller must call stop, or the
+// grant would keep ctx.
+func (g *Grant) living(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	return g.self.Context(ctx), stop
+}
+
 // stable returns the nodes once no downgrade is under way.
 func (g *Grant) stable() *heldNodes {
 	held, _ := g.holding(context.Background())
@@ -264,7 +271,8 @@ func (g *Grant) WatchNodes() {
 // watch ends the grant when a client deletes its node, the session is over, or the Conn is closed.
 // When a connection ends, it sets the watch again on the next.
 func (g *Grant) watch(n nodeRef) {
-	ctx := g.self.Context(context.Background())
+	ctx, stop := g.living(context.Background())
+	defer stop()
 	for delay := FirstRecheck; ; {
 		w, err := g.client.WatchNode(ctx, g.sess, n.path())
 		if err == nil || err == zk.ErrNoAuth {

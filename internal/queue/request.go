@@ -102,9 +102,8 @@ func (g *Grant) isRequested() bool {
 // watchRequest reads the node, and again after each write into it, until it contains a request or
 // is gone. It also reads the node without an event, after FirstRecheck, twice that, and so on.
 func (g *Grant) watchRequest(n nodeRef) {
-	parent, cancel := context.WithCancel(context.Background())
-	defer cancel() // or the hold would keep ctx
-	ctx := g.self.Context(parent)
+	ctx, stop := g.living(context.Background())
+	defer stop()
 	for delay := FirstRecheck; ; {
 		var data []byte
 		w, err := g.client.Watch(ctx, g.sess, n.path())

@@ -80,11 +80,13 @@ func (t *Tenure) may() answer {
 
 // ask finds out by requests whether another caller may enter. It fails if ctx or the grant ends.
 func (t *Tenure) ask(ctx context.Context) bool {
+	ctx, stop := t.grant.living(ctx)
+	defer stop()
 	if t.shared != nil {
 		return t.shared.ask(ctx) == yes && t.grant.Exists(ctx) && t.may() == yes
 	}
 	n := t.grant.granted.nodes[0]
-	w, err := t.grant.client.WatchChildren(t.grant.self.Context(ctx), t.grant.sess, n.queue.dir)
+	w, err := t.grant.client.WatchChildren(ctx, t.grant.sess, n.queue.dir)
 	if err != nil || w.Only != n.node.Name { // one other child is not enough, the own node may be gone
 		return false
 	}
@@ -266,9 +268,8 @@ func (of *Callers) count(cost int, uses int64) {
 // for too long, or when the grant has ended. It returns how many requests the keep has cost.
 func (t *Tenure) guard(maxIdle time.Duration) (cost int) {
 	const confirmed = FirstRecheck / 2 // before dirView.expires
-	parent, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ctx := t.grant.self.Context(parent)
+	ctx, stop := t.grant.living(context.Background())
+	defer stop()
 	var own *zkclient.Watch
 	uses, used, last := int64(0), time.Now(), time.Now()
 	// In the first moment it does not watch the node: if another client comes now, that would be a

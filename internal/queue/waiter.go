@@ -324,13 +324,9 @@ func (all waiters) leave(ctx context.Context, err error) error {
 	case zkclient.Ended(ctx) != nil:
 		return leaving(all[0].queue.client, err, removed)
 	}
-	var left error
-	over := lease.Over()
-	select {
-	case left = <-removed:
-	case <-over.Done():
-		left = context.Cause(over)
-	case <-ctx.Done():
+	left, answered := lease.Await(ctx, removed)
+	if !answered && ctx.Err() != nil {
+		return err
 	}
 	switch left {
 	case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:

@@ -98,18 +98,27 @@ func (l *Lease) Over() context.Context {
 func (l *Lease) Finish(ctx context.Context, goingOn string, call func() error) error {
 	began, ended := time.Now(), make(chan error, 1)
 	go func() { ended <- call() }()
+	err, answered := l.Await(ctx, ended)
+	switch {
+	case answered, errors.Is(err, hold.ErrLost): // another call has detected the loss first
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w (%s in the background)", l.client.explainSilence(ctx, err, began), goingOn)
+	}
+	return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, err, goingOn)
+}
+
+// Await waits for an answer, until ctx is canceled or the lease's session must be considered lost:
+// nothing that a lock does waits longer. Without an answer the error says which of the two it was.
+func (l *Lease) Await(ctx context.Context, answer <-chan error) (err error, answered bool) {
 	over := l.Over()
 	select {
-	case err := <-ended:
-		return err
+	case err := <-answer:
+		return err, true
 	case <-ctx.Done():
-		return fmt.Errorf("%w (%s in the background)", l.client.explainSilence(ctx, Ended(ctx), began), goingOn)
+		return Ended(ctx), false
 	case <-over.Done():
-		why := context.Cause(over)
-		if errors.Is(why, hold.ErrLost) { // another call has detected the loss first
-			return why
-		}
-		return fmt.Errorf("%w: %w (not confirmed: %s in the background)", hold.ErrLost, why, goingOn)
+		return context.Cause(over), false
 	}
 }
 

@@ -59,6 +59,9 @@ type Recipe struct {
 	Requests  int  // that an uncontended Lock and Release send
 	Behind    int  // that a Lock and Release send if the Lock waits for the holder alone
 
+	// Options are locks with options that the recipe alone has, by the names of these.
+	Options map[string]func(conn *zklocks.Conn, path string) Locker
+
 	// OwnServers makes the recipe play, on real servers, too, the scenarios that need a server of
 	// their own. Such a scenario is about the connection, so one recipe is enough: the other
 	// recipes play it in memory.

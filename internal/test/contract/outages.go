@@ -2,12 +2,15 @@ package contract
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/observe"
@@ -19,6 +22,7 @@ var outages = []scenario{
 	{"a hold that was waited for survives a cut, and is notified of its loss after it", cutAfterTheWait, 0},
 	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
 	{"a release in an outage ends with the loss, and the node is deleted later", releasedInAnOutage, 0},
+	{"a release ends with the loss, whichever of its requests meets the outage", releasedIntoAnOutage, inMemory},
 	{"a bounded wait in an outage takes no longer", leftInAnOutage, 0},
 }
 
@@ -182,6 +186,74 @@ func releasedInAnOutage(s *scene) {
 			s.Error("the end of the session has deleted the node")
 		}
 		s.release(c.lock())
+	}
+}
+
+// releasedIntoAnOutage has an outage begin before the n-th request of a release: with each of the
+// recipe's options, after up to four cycles, with another caller in line and without.
+func releasedIntoAnOutage(s *scene) {
+	const timeout = 4 * time.Second
+	s.Ctx = context.Background() // all outages together take longer than a scenario
+	options := maps.Clone(s.r.Options)
+	if options == nil {
+		options = make(map[string]func(*zklocks.Conn, string) Locker)
+	}
+	options["no option"] = func(conn *zklocks.Conn, path string) Locker { return s.r.New(conn, path) }
+	for name, open := range options {
+		for i := range 5 * 2 * 2 {
+			cycles, inLine, block := i%5, i/5%2 == 1, i/10 == 1
+			for n, met := int64(1), true; met; n++ {
+				conn, p := s.BehindFor(timeout)
+				c := &client{s, open(locks.On(conn), s.Path), conn, p}
+				lock := c.Lock
+				if block {
+					lock = c.Block
+				}
+				for range cycles {
+					s.release(c.begin(lock).Granted())
+				}
+				h := c.begin(lock).Granted()
+				var next *attempt
+				if inLine {
+					next = c.begin(lock)
+				}
+				s.Settle()
+				var requests atomic.Int64
+				outage := make(chan time.Time, 1)
+				p.OnRequest(func(proxy.Op) {
+					if requests.Add(1) == n {
+						p.Mute()
+						outage <- time.Now()
+					}
+				})
+				a := c.begin(only(func(context.Context) error { return h.Release(context.Background()) }))
+				a.Ended()
+				p.OnRequest(nil)
+				if a.Err != nil {
+					s.Is(a.Err, zklocks.ErrLost)
+				}
+				select {
+				case began := <-outage:
+					if took := a.At.Sub(began); took > timeout+time.Second {
+						s.Errorf("%s, %d cycles, in line %v, block %v: request %d of a release waits %v", name, cycles, inLine, block, n, took)
+					}
+				default:
+					met = false
+				}
+				if next != nil {
+					next.Cancel()
+					if <-next.Done; next.Err == nil {
+						_ = next.Hold.Release(context.Background())
+					}
+				}
+				p.Unmute()
+				s.release(c.lock())
+				if s.Failed() {
+					return
+				}
+				conn.Close()
+			}
+		}
 	}
 }
 
