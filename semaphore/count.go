@@ -38,8 +38,9 @@ type permitCount struct {
 type countSnapshot struct {
 	permits int
 	version int32
-	queue   int64 // the czxid of the queue directory when the number was read
 	watch   *zkclient.Watch
+	queue   int64 // the czxid of the queue directory; 0: it is missing
+	missing int   // 1: only the queue directory; 2: the number, too, and permits is the wanted number
 }
 
 // idle is how long the watch on the number is kept when no caller uses it.
@@ -54,6 +55,13 @@ func (c *permitCount) tire() {
 	if c.used = false; c.timed {
 		time.AfterFunc(idle, c.tire)
 	}
+}
+
+// agree records that this number is stored: from then on any stored number is accepted.
+func (c *permitCount) agree(permits int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted, c.agreed = permits, true
 }
 
 // expected returns the number that this Semaphore would store; 0: it would store none.
@@ -73,12 +81,12 @@ func (c *permitCount) fits(n int) error {
 	return nil
 }
 
-// read returns the stored number, which n must not exceed. If no number is stored, it stores the
-// wanted number. Before it refuses n or the number, it sends a quorum request and reads again: the
+// read returns the stored number, which n must not exceed; if no number is stored, the wanted
+// number. It creates nothing: the transaction for the permits makes what is missing. Before it refuses n or the number, it sends a quorum request and reads again: the
 // server may lag behind a Resize, or have withheld its event.
 func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
 	for caughtUp := false; ; caughtUp = true {
-		s, err := c.number(ctx, sess)
+		s, err := c.number(ctx, sess, n)
 		switch {
 		case err == nil && n <= s.permits:
 			return s, nil
@@ -96,7 +104,7 @@ func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapsh
 }
 
 // number returns the number that the server shows, without a request while the watch has not fired.
-func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, error) {
+func (c *permitCount) number(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
 	c.mu.Lock()
 	known := c.known
 	c.used = true
@@ -107,12 +115,15 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		}
 	}
 	for {
-		s, err := c.ask(ctx, sess)
+		s, err := c.ask(ctx, sess, n)
 		if err != nil {
 			return nil, err
 		}
 		if s == nil {
 			continue
+		}
+		if s.missing == 2 {
+			return s, nil
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -123,17 +134,23 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		if !c.agreed && c.wanted != 0 && c.wanted != s.permits {
 			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
 		}
-		c.wanted, c.agreed, c.known = s.permits, true, s
+		c.wanted, c.agreed = s.permits, true
+		if s.missing == 0 {
+			c.known = s
+		}
 		return s, nil
 	}
 }
 
-// ask reads the number and the queue directory, and creates what is missing. It returns nil if the
-// caller must ask again.
-func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, error) {
+// ask reads the number and the queue directory. It returns nil if the caller must ask again.
+func (c *permitCount) ask(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
 	watch, err := c.client.Watch(ctx, sess, c.path)
 	if err == zk.ErrNoNode {
-		return nil, c.create(ctx)
+		permits := c.expected()
+		if permits == 0 {
+			return nil, fmt.Errorf("%w: %s does not exist, so there is no stored number of permits to use: give New the number", ErrMismatch, c.path)
+		}
+		return &countSnapshot{permits: permits, missing: 2}, nil
 	}
 	if err != nil {
 		return nil, queue.Explain(err, "READ on "+c.path)
@@ -151,53 +168,47 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 		watch.Miss()
 		return nil, nil
 	case len(data) == 0:
-		return nil, c.fill(ctx, stat.Version)
+		return nil, c.fill(ctx, stat.Version, n)
 	}
 	permits, err := c.parse(data)
 	if err != nil {
 		return nil, err
 	}
+	s := &countSnapshot{permits: permits, version: stat.Version, watch: watch}
 	// The czxid shows which number the queue directory belongs to. If the number has changed
 	// although the watch has not fired, the node was deleted and created again. Then the queue
 	// directory below it was, too, and has another czxid.
-	_, dir, err := c.client.Get(ctx, c.queue)
-	if err == zk.ErrNoNode {
-		return nil, c.makeQueue(ctx)
-	}
-	if err != nil {
+	switch _, dir, err := c.client.Get(ctx, c.queue); {
+	case err == zk.ErrNoNode:
+		s.missing = 1
+	case err != nil:
 		return nil, queue.Explain(err, "READ on "+c.queue)
+	default:
+		s.queue = dir.Czxid
+		return s, c.saw(ctx, dir)
 	}
-	if err := c.saw(ctx, dir); err != nil {
-		return nil, err
-	}
-	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
+	return s, nil
 }
 
-// create creates the node with the wanted number. Unless keep is set, the node is a container: the
-// server deletes it some time after the last release.
-func (c *permitCount) create(ctx context.Context) error {
-	permits := c.expected()
-	if permits == 0 {
-		return fmt.Errorf("%w: %s does not exist, so there is no stored number of permits to use", ErrMismatch, c.path)
+// made returns the node with the wanted number, which the first permits are created with. Unless
+// keep is set, it is a container: the server deletes it some time after the last release.
+func (c *permitCount) made() *zk.CreateRequest {
+	node := &zk.CreateRequest{Data: format(c.expected()), Flags: zk.FlagContainer}
+	if c.keep {
+		node.Flags = zk.FlagPersistent
 	}
-	var err error
-	if !c.keep {
-		err = c.client.MakeContainer(ctx, c.path, format(permits), c.acl)
-	} else {
-		err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
-	}
-	if err == zk.ErrNodeExists {
-		err = nil // another client has created it
-	}
-	return queue.Explain(err, "CREATE on the parents of "+c.path)
+	return node
 }
 
 // fill stores the number in an empty node. An operator may have created it, with its ACL, or
 // another lock has left it.
-func (c *permitCount) fill(ctx context.Context, version int32) error {
+func (c *permitCount) fill(ctx context.Context, version int32, n int) error {
 	permits := c.expected()
-	if permits == 0 {
-		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use", ErrMismatch, c.path)
+	switch {
+	case permits == 0:
+		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use: give New the number", ErrMismatch, c.path)
+	case n > permits:
+		return tooMany(n, permits)
 	}
 	err := c.setFirst(ctx, permits, version, c.keep)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
@@ -276,16 +287,6 @@ func (c *permitCount) setFirst(ctx context.Context, permits int, version int32, 
 		return c.client.Set(ctx, c.path, format(permits), version)
 	}
 	return c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)
-}
-
-// makeQueue creates the queue directory below the node, which must exist: if the directory's
-// parents were created with it, they would have no number.
-func (c *permitCount) makeQueue(ctx context.Context) error {
-	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
-	if err == zk.ErrNoNode {
-		err = nil // the next call of ask creates the node
-	}
-	return queue.Explain(err, "CREATE on "+c.path)
 }
 
 // forget drops a reading that is too small, or whose check the server has refused in a create.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,48 @@ func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
 			s.Errorf("stored %q", got)
 		}
 		s.EmptyNow()
+	})
+}
+
+// A rollout to another number tries again and again. None of its calls makes the queue again that
+// the server has deleted: it would remain forever, and the old number with it.
+func TestARefusedCallDoesNotFreezeTheNumber(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		s.Ctx = context.Background()
+		for name, refused := range map[string]struct {
+			permits, n int
+			opts       []semaphore.Option
+			want       error
+		}{
+			"another number":          {5, 1, nil, semaphore.ErrMismatch},
+			"too many":                {4, 5, nil, semaphore.ErrTooMany},
+			"too many of the stored":  {0, 5, nil, semaphore.ErrTooMany},
+			"too many of any, stored": {6, 5, []semaphore.Option{semaphore.WithStoredPermits()}, semaphore.ErrTooMany},
+		} {
+			release(s, newClient(s, 4).acquire(1))
+			test.Eventually(s, 3*time.Minute, "the server deletes the queue", func() bool {
+				exists, _, err := s.Witness.Client().Exists(s.Dir)
+				return err == nil && !exists
+			})
+			sem := semaphore.New(locks.On(s.Connect()), s.Path, refused.permits, refused.opts...)
+			before := s.Tree(s.Path)
+			if len(before) != 1 {
+				s.Fatalf("%s: there are %q", name, before)
+			}
+			for _, acquire := range []func(context.Context, int) (*zklocks.Hold, error){sem.Acquire, sem.TryAcquire, sem.Acquire} {
+				_, err := acquire(s.Ctx, refused.n)
+				s.Is(err, refused.want)
+				if after := s.Tree(s.Path); !maps.Equal(before, after) {
+					s.Errorf("%s: %q", name, after)
+				}
+			}
+			time.Sleep(4 * time.Minute) // virtual: the servers check the containers
+			if left := s.Tree(s.Path); len(left) > 0 {
+				s.Errorf("%s: 4 minutes later there are %q", name, left)
+			}
+			release(s, newClient(s, 5).acquire(5)) // the number is free
+			time.Sleep(4 * time.Minute)            // virtual
+		}
 	})
 }
 
@@ -146,7 +189,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 		after   string
 	}{
 		"nothing is stored":                            {"", 3, 3, nil, "3"},
-		"nothing is stored, and too many are acquired": {"", 3, 4, semaphore.ErrTooMany, "3"},
+		"nothing is stored, and too many are acquired": {"", 3, 4, semaphore.ErrTooMany, ""},
 		"the same is stored":                           {"3", 3, 3, nil, "3"},
 		"fewer are stored":                             {"3", 5, 3, nil, "3"},
 		"fewer are stored, and too many are acquired":  {"3", 5, 4, semaphore.ErrTooMany, "3"},
@@ -470,6 +513,7 @@ func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 				return through.Seen(proxy.AnyOp) - before
 			}
 			cycle() // creates what is missing
+			cycle() // reads the number
 			usual := cycle()
 			path := s.Path
 			if missing == zk.PermCreate {
@@ -589,6 +633,7 @@ func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 			return p.Seen(proxy.ReadOp) - before
 		}
 		stays := c.acquire(1) // or the server would delete the empty directory
+		reads()
 		if n := reads(); n != 0 {
 			s.Errorf("%d reads of what is known", n)
 		}

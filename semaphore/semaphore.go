@@ -37,7 +37,7 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 		cfg.Wrong = fmt.Errorf("%d permits: the number must be at least 1, or 0 for the stored one", permits)
 	}
 	count := &permitCount{path: cfg.Dir, queue: cfg.Dir + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored, keep: cfg.stored}
-	cfg.Dir, cfg.Names, cfg.MakeDir = count.queue, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, count.makeQueue
+	cfg.Dir, cfg.Names, cfg.Parent = count.queue, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, count.made
 	s := &Semaphore{queue: queue.New(cfg.Config), count: count}
 	count.client, count.saw = s.queue.Client(), s.queue.Saw
 	return s
@@ -137,13 +137,14 @@ func (s *Semaphore) limit(ctx context.Context, sess int64, n int) (queue.Limit, 
 	if err != nil {
 		return queue.Limit{}, err
 	}
-	return queue.Limit{
-		AllowedAhead: count.permits - n,
-		Check:        &zk.CheckVersionRequest{Path: s.count.path, Version: count.version},
-		Changed:      count.watch,
-		Dir:          count.queue,
-		Forget:       func() { s.count.forget(count) },
-	}, nil
+	limit := queue.Limit{AllowedAhead: count.permits - n, Missing: count.missing}
+	if count.missing == 2 {
+		limit.Made = func() { s.count.agree(count.permits) }
+	} else {
+		limit.Check = &zk.CheckVersionRequest{Path: s.count.path, Version: count.version}
+		limit.Changed, limit.Dir, limit.Forget = count.watch, count.queue, func() { s.count.forget(count) }
+	}
+	return limit, nil
 }
 
 func tooMany(n, permits int) error {

@@ -19,7 +19,7 @@ func resizeCommand() *command {
 
 The first zklock run -permits N stores N at the path, and later ones must say
 the same. Waiters follow the new number at once, and holders keep their permits.
-The server forgets the number about a minute after the last lock.
+The server forgets the number one to two minutes after the last lock.
 
 none deletes the number, which is the data of the node, and the node if nothing
 is below it. It cannot tell a number that another program has stored there. It

@@ -115,12 +115,12 @@ func (d *dirView) noWriter() *view {
 
 // sameDir reports whether the directory in which the transaction zxid has passed v.check is the
 // directory of the listing. In another directory that passes, version writers have come since.
-// Besides their transactions there were at least four: the client lost READ on the directory, or
-// the watch would have fired; the directory was deleted; another was created; and zxid itself. With
-// version 0 no writer has come to either directory.
+// Besides their transactions, the first of which may have made the directory, there were at least
+// three: the client lost READ on the directory, or the watch would have fired; the directory was
+// deleted; and zxid itself. With version 0 no writer has come to either directory.
 func (v *view) sameDir(zxid int64) bool {
 	version, last := int64(v.check.Version), v.proved.Load()
-	if version != 0 && zxid-last >= version+4 {
+	if version != 0 && zxid-last >= version+3 {
 		return false
 	}
 	v.proved.CompareAndSwap(last, max(last, zxid))

@@ -9,7 +9,8 @@
 // many blockers as the recipe allows: none for a lock; for a semaphore, the number of permits less
 // the permits that it wants. acquire.go has these steps on one page:
 //
-//  1. Create the nodes, exactly once, also if replies are lost (zkclient.Claim).
+//  1. Create the nodes, exactly once, also if replies are lost (zkclient.Claim). The transaction
+//     makes the directory, too, and those above it, if they are missing.
 //  2. List the queue.
 //  3. Compare: how many blockers are ahead? If few enough, go to step 5.
 //  4. Watch all blockers, or only the nearest if there are many (rule). If deletions of blockers

@@ -35,8 +35,9 @@ type Config struct {
 	// Persistent makes the directory a plain node instead of a container, which the server deletes
 	// when it is empty: for clients that create the directory once and then rely on it.
 	Persistent bool
-	// MakeDir creates the directory; nil: the queue creates it and its parents.
-	MakeDir func(context.Context) error
+	// Parent returns what the node above the directory is made with; nil: it is a container
+	// without data.
+	Parent func() *zk.CreateRequest
 }
 
 // Default returns the configuration without options.
@@ -63,8 +64,9 @@ type Queue struct {
 	// readable says that this client may read its own nodes, because their ACL says so, or because
 	// it has read one of them. So the server does not withhold their events.
 	readable atomic.Bool
-	// seen says that this lock value has read the directory, or made it, and may use it (look).
-	seen atomic.Bool
+	// missing is how many directories the transaction for the next node makes: 0: none, the
+	// lock's own exists; 1: the lock's own; 2: its parent, too, and so on. unread: look finds out.
+	missing atomic.Int32
 	// untouchable says that this client does not write the directory's data: they are another
 	// program's, or the server has refused it.
 	untouchable atomic.Bool
@@ -98,6 +100,7 @@ func New(cfg Config) *Queue {
 		return q
 	}
 	q.client = zkclient.Of(cfg.Conn)
+	q.missing.Store(unread)
 	q.readable.Store(slices.ContainsFunc(cfg.ACL, func(a zk.ACL) bool {
 		return a.Scheme == "world" && a.Perms&zk.PermRead != 0
 	}))
@@ -174,53 +177,31 @@ func tell[E any](observer func(E), event E) {
 	}
 }
 
-// makeDir makes the directory.
-func (q *Queue) makeDir(ctx context.Context) error {
-	if q.cfg.MakeDir != nil {
-		return q.cfg.MakeDir(ctx)
-	}
-	var err error
-	if q.cfg.Persistent {
-		err = q.client.MakeNode(ctx, q.dir, nil, q.cfg.ACL)
-	} else {
-		err = q.client.MakeContainer(ctx, q.dir, nil, q.cfg.ACL)
-	}
-	switch err {
-	case nil:
-		q.seen.Store(true)
-	case zk.ErrNodeExists: // another client was first
+const unread = -1
+
+// look reads the directory before its first use. The transaction that creates a waiter's node
+// writes the directory's data, which stay empty: no other operation has a reply with the number of
+// children, or changes a version that readers can check. So data of another program would be lost.
+func (q *Queue) look(ctx context.Context, sess int64) error {
+	if q.missing.Load() != unread {
 		return nil
 	}
-	return Explain(err, "CREATE on the parents of "+q.dir)
-}
-
-// look reads the directory before its first use, or makes it. The transaction that creates a
-// waiter's node writes the directory's data, which stay empty: no other operation has a reply with
-// the number of children, or changes a version that readers can check. So data of another program
-// would be lost.
-func (q *Queue) look(ctx context.Context, sess int64) error {
-	for !q.seen.Load() {
-		dir, err := q.client.Stat(ctx, sess, q.dir)
-		switch err {
-		case nil:
-			err = q.Saw(ctx, dir)
-		case zk.ErrNoNode:
-			err = q.makeDir(ctx)
-		default:
-			err = Explain(err, "READ on "+q.dir)
-		}
-		if err != nil {
-			return err
-		}
+	dir, err := q.client.Stat(ctx, sess, q.dir)
+	switch err {
+	case nil:
+		return q.Saw(ctx, dir)
+	case zk.ErrNoNode:
+		q.missing.Store(1)
+		return nil
 	}
-	return nil
+	return Explain(err, "READ on "+q.dir)
 }
 
 // Saw records an answer that shows the directory. If it has data, a queue whose names no other
 // library uses is refused: no program has such a path for a reason. Any other waits in it without
 // writing. A semaphore's number of permits is refused by all: the two would not exclude each other.
 func (q *Queue) Saw(ctx context.Context, dir *zk.Stat) error {
-	if q.seen.Load() {
+	if q.missing.Load() == 0 {
 		return nil
 	}
 	if size := dir.DataLength; 0 < size && int(size) <= znode.MaxPermits {
@@ -237,8 +218,27 @@ func (q *Queue) Saw(ctx context.Context, dir *zk.Stat) error {
 		}
 		q.untouchable.Store(true)
 	}
-	q.seen.Store(true)
+	q.missing.Store(0)
 	return nil
+}
+
+// dirs returns so many directories, the highest first. The transaction that creates nodes in the
+// last makes them: a call that is refused leaves none behind. The server never deletes a container
+// that has had no child.
+func (q *Queue) dirs(n int) []*zk.CreateRequest {
+	all, path := make([]*zk.CreateRequest, max(0, n)), q.dir
+	for level := range all {
+		dir := &zk.CreateRequest{Flags: zk.FlagContainer}
+		switch {
+		case level == 0 && q.cfg.Persistent:
+			dir.Flags = zk.FlagPersistent
+		case level == 1 && q.cfg.Parent != nil:
+			dir = q.cfg.Parent()
+		}
+		dir.Path, dir.Acl = path, q.cfg.ACL
+		all[len(all)-1-level], path = dir, znode.Parent(path)
+	}
+	return all
 }
 
 // list returns the nodes in order, and the directory's Stat of that moment. If there is no
@@ -314,6 +314,10 @@ type Limit struct {
 	// Dir is the czxid of the directory that the limit belongs to; 0: any. A directory that was
 	// deleted and created again may have another limit.
 	Dir int64
+	// Missing is how many directories do not exist, see Queue.missing; 0: that is not known.
+	Missing int
+	// Made is called when the transaction has made what is missing; nil: nothing is.
+	Made func()
 	// Forget has the next call of Request.Limit read the limit again; nil: nothing was read.
 	Forget func()
 }

@@ -70,20 +70,20 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 		}
 	}()
 	epoch := client.Epoch()
-	if !wait { // before a limit is read, which may create a node
-		if q, err := visiblyBusy(ctx, sess, parts); err != nil {
-			return nil, q, err
-		}
-	}
 	all = make(waiters, len(parts))
 	for i, p := range parts {
 		limit, err := p.limit(ctx, sess)
+		switch {
+		case err != nil, limit.Missing > 0:
+		case wait:
+			err = p.Queue.look(ctx, sess)
+		default:
+			err = p.visiblyBusy(ctx, sess, limit)
+		}
 		if err != nil {
 			return nil, p.Queue, err
 		}
-		if err := p.Queue.look(ctx, sess); err != nil {
-			return nil, p.Queue, err
-		}
+		claims[i].Make = p.Queue.dirs(max(limit.Missing, int(p.Queue.missing.Load())))
 		claims[i].Touch = p.Queue.touches(p.Kind)
 		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now(), ahead: p.ahead}
 		if p.ahead == nil {
@@ -98,10 +98,16 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 	}
 	made, step, err := client.Claim(ctx, sess, claims...)
 	if err != nil {
-		return nil, parts[step.Claim].Queue, all[step.Claim].refused(ctx, step.Does, err)
+		return nil, parts[step.Claim].Queue, all[step.Claim].refused(claims[step.Claim], step.Does, err)
 	}
 	token := tokenOf(made)
 	for i, w := range all {
+		if len(claims[i].Make) > 0 {
+			w.queue.missing.Store(0)
+		}
+		if w.limit.Made != nil {
+			w.limit.Made()
+		}
 		w.made, w.nodes, w.lease, w.token, w.together = made[i], made[i].Nodes, lease, token, all
 	}
 	return all, nil, nil
@@ -128,9 +134,9 @@ func claimsOf(parts []Part) ([]zkclient.Claim, error) {
 	return claims, nil
 }
 
-// refused handles the server's refusal of an act: it returns errNoNode if another try may succeed,
-// or explains the error.
-func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error {
+// refused handles the server's refusal of an act of a claim: it returns errNoNode if another try may
+// succeed, or explains the error.
+func (w *waiter) refused(claim zkclient.Claim, act zkclient.Act, err error) error {
 	q := w.queue
 	announced := announced(w.request.Kind)
 	var unfound *zkclient.Unfound
@@ -140,12 +146,15 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 	case errors.As(err, &unfound):
 		err = Explain(err, "READ on "+q.dir+", to find and delete a node after a lost reply")
 		return fmt.Errorf("%w; the search is repeated as long as the session lives", err)
+	case act == zkclient.Makes && err == zk.ErrNoNode: // nor does the parent of the highest exist
+		q.missing.Store(int32(len(claim.Make)) + 1)
+	case act == zkclient.Makes && err == zk.ErrNodeExists: // another client was first
+		q.missing.Store(unread)
+	case act == zkclient.Makes:
+		return Explain(err, "CREATE on the parents of "+q.dir)
 	case err == zk.ErrNoNode:
 		w.limit.forget()
-		q.seen.Store(false)
-		if err := q.makeDir(ctx); err != nil {
-			return err
-		}
+		q.missing.Store(1)
 	case err == zk.ErrBadVersion, right && act == zkclient.Checks: // the next reading names the missing right
 		w.limit.forget()
 	case right && act == zkclient.Touches && !announced:
@@ -158,29 +167,25 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 	return errNoNode
 }
 
-// visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. It does
-// not read the limit of a queue without nodes, because that may create the number of permits.
-func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) {
-	for _, p := range parts {
-		nodes, dir, err := p.Queue.listAhead(ctx, sess, math.MaxInt64)
-		if err == nil && dir != nil {
-			err = p.Queue.Saw(ctx, dir)
-		}
-		if err != nil {
-			return p.Queue, err
-		}
-		if len(nodes) == 0 {
-			continue
-		}
-		limit, err := p.limit(ctx, sess)
-		if err != nil {
-			return p.Queue, err
-		}
-		if b := p.Queue.rule(p.Request, limit).blockers(nodes, znode.Node{Seq: math.MaxInt64}); !b.clear() {
-			return p.Queue, hold.ErrBusy
-		}
+// visiblyBusy returns hold.ErrBusy if nodes created now would have to wait.
+func (p Part) visiblyBusy(ctx context.Context, sess int64, limit Limit) error {
+	q := p.Queue
+	nodes, dir, err := q.listAhead(ctx, sess, math.MaxInt64)
+	switch {
+	case err != nil:
+		return err
+	case dir == nil:
+		q.missing.CompareAndSwap(0, 1)
+		q.missing.CompareAndSwap(unread, 1)
+		return nil
 	}
-	return nil, nil
+	if err := q.Saw(ctx, dir); err != nil {
+		return err
+	}
+	if b := q.rule(p.Request, limit).blockers(nodes, znode.Node{Seq: math.MaxInt64}); !b.clear() {
+		return hold.ErrBusy
+	}
+	return nil
 }
 
 // list is step 2. It returns nil if the queue must be listed again. First it reads the token, if
@@ -216,7 +221,10 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 	if w.request.shared != nil {
 		q.view.listed(w, nodes, dir, writers)
 	}
-	if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {
+	switch {
+	case w.limit.Missing > 0: // it was made again
+		return nil, nil
+	case w.limit.Dir != 0 && dir.Czxid != w.limit.Dir:
 		w.limit.forget() // invariant 9
 		return nil, nil
 	}

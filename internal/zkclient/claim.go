@@ -20,6 +20,9 @@ type Claim struct {
 	Nodes int
 	Data  []byte
 	ACL   []zk.ACL
+	// Make are the directories to create before the nodes, in the same transaction: those above Dir
+	// that are missing, the highest first, and Dir.
+	Make []*zk.CreateRequest
 	// Touch writes the directory's data in the same transaction: it has none after that. The reply
 	// then has the number of children and the zxid of the transaction, and data watches on the
 	// directory fire.
@@ -45,13 +48,15 @@ type Step struct {
 	Does  Act
 }
 
-// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim.
+// An Act is the kind of a step: it creates a node, or it is the check or the touch of its claim, or
+// makes a directory.
 type Act int
 
 const (
 	Creates Act = iota
 	Checks
 	Touches
+	Makes
 )
 
 var errLocal = errors.New("the server takes the session for expired where it is to own a node, and for alive where not: " +
@@ -63,8 +68,9 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 // sends a barrier, because the server of the current connection may not have applied the create
 // yet.
 //
-// Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory does
-// not exist; zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or
+// Claim returns the server's refusal and the step that it refused (zk.ErrNoNode: the directory, or
+// the parent of one that is made, does not exist; zk.ErrNodeExists: a directory of Make exists;
+// zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or
 // ctx's error. It returns at once when ctx is canceled. Then a background goroutine deletes the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
 	for a := c.attempt(ctx, session, "create"); ; {
@@ -78,6 +84,9 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 		case done:
 			return try.read(reply), Step{}, nil
 		case refused:
+			if try.makes {
+				err = asContainer(err)
+			}
 			if reply.Failed == NotDone { // the server has refused all
 				return nil, Step{}, err
 			}
@@ -120,15 +129,23 @@ type claimTry struct {
 	id      string
 	ops     []any
 	steps   []Step    // what each of ops is
+	makes   bool      // directories, too
 	lost    time.Time // when a search first found none of its nodes
 }
 
 func newClaimTry(c *Client, session int64, claims []Claim) *claimTry {
 	t := &claimTry{client: c, session: session, claims: claims, id: znode.NewID()}
+	making := make(map[string]bool)
 	for i, claim := range claims {
 		add := func(does Act, op any) { t.ops, t.steps = append(t.ops, op), append(t.steps, Step{i, does}) }
 		if claim.Check != nil {
 			add(Checks, claim.Check)
+		}
+		for _, dir := range claim.Make {
+			if !making[dir.Path] { // claims may share parents
+				making[dir.Path], t.makes = true, true
+				add(Makes, dir)
+			}
 		}
 		for range claim.Nodes {
 			add(Creates, &zk.CreateRequest{
@@ -172,7 +189,8 @@ func (claim Claim) Size() int {
 	if claim.Nodes > MaxRequest/node {
 		return MaxRequest + 1 // the product may be more than an int
 	}
-	size := claim.Nodes*node + opSize + len(claim.Dir) // with the touch
+	// With the touch, and a directory to make.
+	size := claim.Nodes*node + 2*(opSize+len(claim.Dir)) + aclSize(claim.ACL)
 	if claim.Check != nil {
 		size += opSize + len(claim.Check.Path)
 	}
@@ -190,11 +208,10 @@ func (t *claimTry) read(reply wire.Reply) []Claimed {
 		results = []zk.MultiResponse{{String: reply.Path}}
 	}
 	for i, r := range results[:min(len(results), len(t.steps))] {
-		of := t.steps[i].Claim
-		if r.String != "" {
+		switch of := t.steps[i].Claim; t.steps[i].Does {
+		case Creates:
 			made[of].Nodes = append(made[of].Nodes, t.claims[of].node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
-		}
-		if r.Stat != nil {
+		case Touches:
 			made[of].Dir = r.Stat
 		}
 	}

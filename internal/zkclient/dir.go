@@ -29,12 +29,6 @@ func (c *Client) MakeContainer(ctx context.Context, dir string, data []byte, acl
 	return asContainer(c.make(ctx, dir, acl, container(dir, data, acl)))
 }
 
-// MakeLeaf creates a directory. If its parent does not exist, MakeLeaf returns zk.ErrNoNode.
-func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
-	_, err := c.ask(ctx, AnySession, "create", container(dir, nil, acl))
-	return exists(asContainer(err))
-}
-
 // SetWith writes a node's data and creates a plain directory below the node, in one transaction. If
 // the server refuses the directory, because it exists or this client may not create it, SetWith
 // calls Set.

@@ -23,8 +23,8 @@ var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
 
 func canceledWhenFree(s *scene) {
 	c := s.behind()
-	ops := []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp}
-	s.eachRequest(holds, ops, []proxy.Op{proxy.MkdirOp, proxy.CreateOp}, func(action proxy.Action, op proxy.Op, n int) (met bool) {
+	ops := []proxy.Op{proxy.CreateOp, proxy.ReadOp, proxy.ListOp}
+	s.eachRequest(holds, ops, []proxy.Op{proxy.CreateOp}, func(action proxy.Action, op proxy.Op, n int) (met bool) {
 		s.move(test.Path(s)) // a lock that no process has used yet, so its directory does not exist
 		c := c.again()
 		f := c.proxy.Nth(op, n, action)

@@ -109,7 +109,7 @@ const (
 )
 
 var suite = slices.Concat(
-	holding, waiting, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secrets, directories, data, others, surroundings, costs, observing, asking,
+	holding, waiting, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, refusals, secrets, directories, data, others, surroundings, costs, observing, asking,
 )
 
 // Run runs the suite over one recipe in memory, each scenario in a bubble of its own.

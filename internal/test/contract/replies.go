@@ -75,8 +75,8 @@ func (s *scene) eachRequest(actions []proxy.Action, ops, must []proxy.Op, play f
 // session lives on, so both must succeed.
 func (s *scene) faultsWhenFree(actions []proxy.Action) {
 	c, other := s.behind(), s.client()
-	ops := []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp}
-	s.eachRequest(actions, ops, []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.DeleteOp}, func(action proxy.Action, op proxy.Op, n int) bool {
+	ops := []proxy.Op{proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp}
+	s.eachRequest(actions, ops, []proxy.Op{proxy.CreateOp, proxy.DeleteOp}, func(action proxy.Action, op proxy.Op, n int) bool {
 		s.move(test.Path(s))
 		c, other := c.again(), other.again()
 		f := c.cutAt(op, n, action)
