@@ -191,6 +191,10 @@ func TestASessionFileThatFreesNothing(t *testing.T) {
 				if !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, reasons[name]) }) {
 					t.Errorf("the log %q does not have %q", said.all(), reasons[name])
 				}
+				time.Sleep(2 * time.Second) // virtual
+				if slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, "Connect waits") }) {
+					t.Errorf("nobody has waited, and the log is %q", said.all())
+				}
 			})
 		})
 	}
