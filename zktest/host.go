@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -118,10 +119,10 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 		}
 		conn.Close()
 		for range 1000 {
-			if conn.Client().State() == zk.StateDisconnected {
+			if slot.Wire(conn).State() == zk.StateDisconnected {
 				break
 			}
-			time.Sleep(5 * time.Millisecond) // the client's goroutines end after Close has returned
+			time.Sleep(5 * time.Millisecond) // the goroutines end after Close has returned
 		}
 	})
 	return conn

@@ -15,6 +15,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // latency is the time that a packet travels between a host and a server. Without it an answer would
@@ -313,8 +314,8 @@ func (s *Server) Expire(conn any) {
 	var id int64
 	switch c := conn.(type) {
 	case *zklocks.Conn:
-		if c != nil && c.Client() != nil {
-			id = c.Client().SessionID()
+		if c != nil && slot.Wire(c) != nil {
+			id = slot.Wire(c).Session()
 		}
 	case *zk.Conn:
 		if c != nil {

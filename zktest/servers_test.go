@@ -13,12 +13,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zktest"
 )
 
 // at returns the address of the server to which a connection is connected.
-func at(conn *zklocks.Conn) string { return conn.Client().Server() }
+func at(conn *zklocks.Conn) string { return slot.Wire(conn).Server() }
 
 // A connection that moves keeps its session and its hold, while eight callers of two connections
 // contend: no call fails, and no pause is long.

@@ -7,9 +7,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The packetConn sends the locks' requests itself, between go-zookeeper's packets. So each of them
-// belongs to one connection and to one session, its reply has the server's code and zxid, and a
-// caller whose ctx is canceled withdraws a request that was not sent yet.
+// Each request of the locks belongs to one network connection and to one session. Its reply has the
+// server's code and zxid, and a caller whose ctx is canceled withdraws a request that was not sent
+// yet.
 
 var (
 	// ErrOver means that the session of a request is over. Its ephemeral nodes are gone or will be,
@@ -43,7 +43,7 @@ func (c *Conn) Send(session int64, r Request) *Call {
 	if err != nil {
 		call.answered(Reply{}, err)
 	} else {
-		p.enqueue(outgoing{r, call.ready, call.answered})
+		p.enqueue(outgoing{Request: r, ready: call.ready, answered: call.answered})
 	}
 	return call
 }

@@ -149,9 +149,9 @@ func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
 	p.Conn = &recordedConn{}
 	var got []error
 	answered := func(_ Reply, err error) { got = append(got, err) }
-	p.send(outgoing{Request: GetData("/a"), answered: answered}, false)
+	p.send(outgoing{Request: GetData("/a"), answered: answered})
 	p.queue = []outgoing{{Request: GetData("/b"), answered: answered}}
-	p.fail(net.ErrClosed)
+	p.fail()
 	if !slices.Equal(got, []error{zk.ErrConnectionClosed, ErrUnsent}) {
 		t.Errorf("%v", got)
 	}
@@ -164,13 +164,13 @@ func TestALeavingConnectionSendsNothing(t *testing.T) {
 	p.Conn = &recordedConn{}
 	p.leave()
 	var got []error
-	p.send(outgoing{Request: GetData("/a"), answered: func(_ Reply, err error) { got = append(got, err) }}, false)
+	p.send(outgoing{Request: GetData("/a"), answered: func(_ Reply, err error) { got = append(got, err) }})
 	p.sends = true
 	p.sendQueue()
 	if len(got) > 0 || len(p.sent) > 0 {
 		t.Errorf("answered %v, sent %v", got, p.sent)
 	}
-	p.fail(net.ErrClosed)
+	p.fail()
 	if !slices.Equal(got, []error{ErrUnsent}) {
 		t.Errorf("%v", got)
 	}
@@ -181,7 +181,7 @@ func TestTheXidsBeginAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		conn := newFakeServer(t).start().connect()
 		conn.mu.Lock()
-		conn.xid = math.MinInt32 + 2
+		conn.xid = math.MaxInt32 - 2
 		conn.mu.Unlock()
 		for i := range 5 {
 			if r, err := conn.Ask(t.Context(), AnySession, Multi()); err != nil || len(r.Results) != 1 {

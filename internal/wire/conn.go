@@ -2,12 +2,11 @@ package wire
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,24 +20,23 @@ import (
 // server has answered.
 var ErrNoAnswer = errors.New("no answer from ZooKeeper")
 
-// A Conn is a connection to an ensemble: a zk.Conn, which Connect makes, and what this package
-// adds. go-zookeeper calls the Conn to dial, to log and to report session events.
+// A Conn is a connection to an ensemble, with one session at a time. Its goroutine is in run.go.
 type Conn struct {
 	*state
 	settings
-	client  *zk.Conn
 	timeout time.Duration // asked for in each new session
 	hosts   *hosts
 
 	ready    chan struct{}   // receives a value when there is a session
-	refusal  chan error      // receives the error when the servers have refused the credentials of SASL
+	refusal  chan error      // receives the error when the servers have refused the credentials
 	returned atomic.Bool     // Connect has returned the Conn
 	events   context.Context // done when Connect has failed: no session event is reported after that
 	failed   context.CancelFunc
-	work     sync.WaitGroup // the goroutine that drains go-zookeeper's events
+	work     sync.WaitGroup // run and followEnsemble
+	reported atomic.Int32   // the zk.State of the last session event
 
 	logged sync.Map     // the messages that Printf does not log again now
-	zxid   atomic.Int64 // in the last reply of this session; 0: none. See takeZxid
+	zxid   atomic.Int64 // in the last reply of this session; 0: none
 
 	// Dropped reports whether the server, being overloaded, has dropped the last request. Pings do
 	// not count.
@@ -49,21 +47,23 @@ type Conn struct {
 	moving         chan struct{}
 	moves          context.Context // done when Close has begun, which ends the attempt of a move
 	stopMoves      context.CancelFunc
-	closed         bool        // Close has ended go-zookeeper; guarded by moving
+	closed         bool        // guarded by moving
 	closeConfirmed atomic.Bool // a server has answered the request to end the session
 
 	file    *sessionfile.File       // locked; nil: none
 	written *[]string               // the servers in it
 	own     atomic.Pointer[Session] // the last session that was granted; nil: none was
 
+	making chan struct{} // has a value while Client makes the guest, or Close ends it
+
 	// state.mu guards what follows.
-	current *packetConn // nil before the first
-	next    *packetConn // of a planned move, until go-zookeeper dials; nil: none
-	beats   beats
-	xid     int32 // of the last request of a packetConn's own
-	// credentials says that go-zookeeper has sent credentials. So it sends them again on each later
-	// connection.
-	credentials bool
+	current     *packetConn // the last; nil before the first
+	next        *packetConn // of a move, until run takes it; nil: none
+	beats       beats
+	pings       *time.Timer
+	xid         int32    // of the last request, see nextXid
+	credentials [][]byte // the bodies of the requests with which each connection begins
+	guest       guest    // nil: none; written while making has a value
 }
 
 func newConn(servers []string, timeout time.Duration, s settings) *Conn {
@@ -74,16 +74,19 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		ready:    make(chan struct{}, 1),
 		refusal:  make(chan error, 1),
 		moving:   make(chan struct{}, 1),
-		xid:      ownXids,
+		making:   make(chan struct{}, 1),
+		xid:      rand.Int32N(math.MaxInt32),
+	}
+	for _, a := range s.auth {
+		c.credentials = append(c.credentials, encode(nil, int32(0), "digest", a.user+":"+a.password))
 	}
 	for i := range c.beats.timers {
-		c.beats.timers[i] = time.AfterFunc(math.MaxInt64, c.beat)
-		c.beats.timers[i].Stop()
+		c.beats.timers[i] = stopped(c.beat)
 	}
+	c.pings = stopped(c.ping)
 	c.moves, c.stopMoves = context.WithCancel(c.quit)
 	c.events, c.failed = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
-	c.hosts.planned = c.planned
 	if c.settings.dial == nil {
 		c.settings.dial = new(net.Dialer).DialContext
 	} else {
@@ -92,149 +95,25 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 	return c
 }
 
-// Client returns go-zookeeper's connection, which has the session of the Conn.
-func (c *Conn) Client() *zk.Conn { return c.client }
+// stopped returns a timer that calls f once it has been reset.
+func stopped(f func()) *time.Timer {
+	t := time.AfterFunc(math.MaxInt64, f)
+	t.Stop()
+	return t
+}
 
 // State returns the state of the last session event.
-func (c *Conn) State() zk.State { return c.client.State() }
+func (c *Conn) State() zk.State { return zk.State(c.reported.Load()) }
 
-// Server returns the server of the present or of the last connection.
-func (c *Conn) Server() string { return c.client.Server() }
-
-// dial is go-zookeeper's zk.Dialer. It ignores go-zookeeper's timeout, which is the same for all
-// sessions and servers.
-func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
-	c.hangUp() // go-zookeeper does not close its connection when the session has expired
-	conn, err := c.takeNext(server), error(nil)
-	if conn == nil {
-		if sleep(c.quit, c.hosts.pause()) != nil {
-			return nil, net.ErrClosed
-		}
-		conn, err = c.reach(network, server)
-	}
-	c.refused(err)
+// Server returns the server of the present or of the last connection, as it was given; "": there
+// was none.
+func (c *Conn) Server() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case err != nil:
-		c.note(err)
-		return nil, err
-	case c.IsClosed():
-		conn.Conn.Close()
-		return nil, net.ErrClosed
+	if c.current == nil {
+		return ""
 	}
-	c.current = conn
-	return conn, nil
-}
-
-// planned returns the server of a planned move, if go-zookeeper has not connected to it yet.
-func (c *Conn) planned() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.next != nil {
-		return c.next.server
-	}
-	return ""
-}
-
-// takeNext returns the connection of a planned move to a server. If that move was to another
-// server, which has gone from the list meanwhile, it closes the connection and returns nil.
-func (c *Conn) takeNext(server string) *packetConn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	next := c.next
-	if c.next = nil; next != nil && next.server != server {
-		next.Conn.Close()
-		return nil
-	}
-	return next
-}
-
-// reach connects to one address of the server that Next has returned, within the limit that hosts
-// sets.
-func (c *Conn) reach(network, server string) (*packetConn, error) {
-	sasl, err := c.startSASL(c.quit, server)
-	if err != nil {
-		return nil, c.at(server, err)
-	}
-	address, limit, err := c.hosts.address()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := c.open(c.quit, network, server, address, limit, sasl)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		c.hosts.hung()
-	}
-	return conn, err
-}
-
-// open connects to an address of a server within the limit.
-func (c *Conn) open(ctx context.Context, network, server, address string, limit time.Duration, sasl SASLExchange) (*packetConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), network, address)
-	if err == nil && conn == nil {
-		err = errors.New("the dialer returned no connection")
-	}
-	if err == nil && c.tls != nil {
-		conn, err = c.secure(ctx, conn, server)
-	}
-	if err != nil {
-		if ctx.Err() == context.DeadlineExceeded && !errors.Is(err, ctx.Err()) {
-			err = fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-		return nil, c.at(address, err)
-	}
-	p := newPacketConn(c, conn, server, address, limit)
-	p.sasl = sasl
-	return p, nil
-}
-
-// secure begins TLS. It checks the certificate against the name that was given to Connect.
-func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
-	config, err := c.tls()
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	config = config.Clone()
-	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(server)
-	}
-	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS closes the connection: EOF
-	}
-	return secured, nil
-}
-
-// event is go-zookeeper's zk.EventCallback. go-zookeeper may hold mutexes while it calls event. So
-// event must neither block nor call go-zookeeper.
-func (c *Conn) event(e zk.Event) {
-	if e.Type != zk.EventSession {
-		return
-	}
-	for _, l := range c.listeners {
-		l.notify(c.events, e)
-	}
-	switch e.State {
-	case zk.StateHasSession, zk.StateExpired: // StateExpired comes first only if the session to resume is over
-		select {
-		case c.ready <- struct{}{}:
-		default:
-		}
-	case zk.StateDisconnected:
-		c.mu.Lock()
-		c.disconnect()
-		c.mu.Unlock()
-		if c.IsClosed() {
-			// go-zookeeper answers all requests in its queue and ends. Close may be about to put
-			// its last request into the queue. If the request came after go-zookeeper's end, Close
-			// would wait a second.
-			time.Sleep(2 * time.Millisecond)
-		}
-	}
+	return c.current.server
 }
 
 // Unanswered returns when the oldest unanswered request was sent, or the zero time if there is
@@ -264,7 +143,12 @@ func (c *Conn) Kept() (kept []string) {
 	if p == nil {
 		return kept
 	}
-	own := len(p.queue)
+	own := 0
+	for _, r := range p.queue {
+		if r.answered != nil {
+			own++
+		}
+	}
 	for _, r := range p.sent {
 		if r.answered != nil {
 			own++
@@ -294,21 +178,25 @@ func Dialing(ctx context.Context) *Conn {
 
 var errUnconfirmed = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
 
+// closeLimit is how long Close waits for the server.
+const closeLimit = time.Second
+
 // Close closes the connection and returns an error if no server has ended the session. A second
 // call waits for the first and returns nil. Before Connect has returned, Close does nothing.
 func (c *Conn) Close() error {
 	if !c.returned.Load() {
 		return nil
 	}
+	limit := time.After(closeLimit)
 	c.stopMoves()
-	c.moving <- struct{}{} // between two connections go-zookeeper could not end the session
+	c.moving <- struct{}{}
 	defer func() { <-c.moving }()
 	if c.closed {
 		return nil
 	}
 	c.closed = true
-	session := c.Session() // 0: the program has closed the zk.Conn
-	c.end()
+	session := c.Session()
+	c.end(limit)
 	c.putAway()
 	if session == 0 || c.closeConfirmed.Load() {
 		return nil
@@ -316,35 +204,38 @@ func (c *Conn) Close() error {
 	return errUnconfirmed
 }
 
-// end ends go-zookeeper. Its steps: each hold is lost, and all calls of the locks end; go-zookeeper
-// sends its last request, which ends the session, and has a second for the answer; then the network
+// end ends the session and run. Its steps: each hold is lost, and all calls of the locks end; the
+// request to end the session is sent, and the server has until limit to answer it; then the network
 // connection is closed. The holds are lost first, because a server that does not read may never
-// take the last request.
-//
-// Without a connection go-zookeeper does not notice that it was closed. It would dial forever, and
-// no goroutine would take its last request from the queue. So end closes the network connection,
-// which ends the attempt, and waits until hosts.Next has ended go-zookeeper.
-func (c *Conn) end() {
-	up := c.Down().IsZero() // before markClosed, which sets Down
+// take the request.
+func (c *Conn) end(limit <-chan time.Time) {
+	c.mu.Lock()
+	p, _ := c.in(AnySession)
+	c.mu.Unlock()
 	c.markClosed()
-	if !up {
-		c.hangUp()
+	var leaving sync.WaitGroup
+	leaving.Go(func() {
+		c.making <- struct{}{}
+		defer func() { <-c.making }()
+		if c.guest != nil {
+			c.guest.end()
+		}
+	})
+	if p != nil {
+		over := make(chan struct{})
+		go p.send(outgoing{Request: Request{op: opClose}, answered: func(Reply, error) { close(over) }})
 		select {
-		case <-c.hosts.stopped.Done():
-		case <-time.After(100 * time.Millisecond):
+		case <-over:
+		case <-limit:
 		}
 	}
-	c.client.Close()
-	c.hangUp() // or go-zookeeper would send its last request when it can, and continue
-	c.takeNext("")
-}
-
-// hangUp closes the network connection.
-func (c *Conn) hangUp() {
 	c.mu.Lock()
-	p := c.current
+	all := []*packetConn{c.current, c.next}
 	c.mu.Unlock()
-	if p != nil {
-		p.Close()
+	for _, p := range all {
+		if p != nil {
+			p.fail()
+		}
 	}
+	leaving.Wait()
 }

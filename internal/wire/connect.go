@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"strings"
 	"time"
 
@@ -45,38 +44,12 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		c.putAway()
 		return nil, err
 	}
-	conn, events, err := zk.Connect(addresses, sessionTimeout,
-		zk.WithHostProvider(c.hosts),
-		zk.WithDialer(c.dial),
-		zk.WithEventCallback(c.event),
-		zk.WithLogger(c),
-		zk.WithLogInfo(true),
-	)
-	if err != nil {
-		c.putAway()
-		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
+	c.work.Go(c.run)
+	if err = c.start(ctx); err == nil {
+		return c, nil
 	}
-	c.client = conn
-	c.work.Go(func() {
-		for range events { // the callback has seen them; the channel is closed when go-zookeeper ends
-		}
-		c.markClosed()
-	})
-
-	over := make(chan struct{})
-	fail := func() {
-		c.failed()
-		c.end()
-		close(over)
-	}
-	stop := context.AfterFunc(ctx, fail) // the calls of go-zookeeper take no context, and end with go-zookeeper
-	if err = c.start(ctx); stop() {
-		if err == nil {
-			return c, nil
-		}
-		fail()
-	}
-	<-over
+	c.failed()
+	c.end(time.After(closeLimit))
 	if ctx.Err() != nil {
 		err = fmt.Errorf("after %v: %w: %w", time.Since(start).Round(time.Millisecond), ctx.Err(), ErrNoAnswer)
 		if last := c.LastFailure(); last != nil && !errors.Is(err, last) {
@@ -89,7 +62,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 }
 
-// start waits for the first session and authenticates it.
+// start waits for the first session. If there are credentials, it waits for the answer to a
+// request, too: a server may accept credentials and then refuse all requests.
 func (c *Conn) start(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -101,21 +75,9 @@ func (c *Conn) start(ctx context.Context) error {
 	if c.resume != nil && c.Session() == 0 {
 		return ErrOver
 	}
-	for _, a := range c.auth {
-		err := insist(ctx, func() error {
-			epoch := c.Epoch()
-			err := c.client.AddAuth("digest", []byte(a.user+":"+a.password))
-			if err == nil && c.Epoch() != epoch {
-				// go-zookeeper may have reconnected before it stored the credentials.
-				return zk.ErrConnectionClosed
-			}
+	if len(c.auth) > 0 && c.resume == nil {
+		if err := c.probe(ctx); err != nil {
 			return err
-		})
-		if err == nil {
-			err = insist(ctx, c.ping) // a server may accept the request and then close the connection
-		}
-		if err != nil {
-			return fmt.Errorf("digest authentication of %q: %w", a.user, err)
 		}
 	}
 	c.returned.Store(true)
@@ -125,18 +87,28 @@ func (c *Conn) start(ctx context.Context) error {
 	return nil
 }
 
-// insist repeats a call while the connection fails or the server is overloaded.
-func insist(ctx context.Context, call func() error) error {
+// probe sends a request that any server answers from memory, until a server answers. Servers from
+// 3.8.4 on refuse it to a client without READ on the root, which is an answer, too.
+func (c *Conn) probe(ctx context.Context) error {
 	for {
-		err := call()
-		var network net.Error
+		changed := c.Changed()
+		_, err := c.Ask(ctx, AnySession, Exists("/"))
 		switch {
-		case Overloaded(err):
-			sleep(ctx, throttlePause)
-		case !errors.As(err, &network) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired):
+		case errors.Is(err, zk.ErrAuthFailed):
 			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == Throttled:
+			sleep(ctx, throttlePause)
+			continue
+		case err != ErrUnsent && err != zk.ErrConnectionClosed && err != zk.ErrSessionExpired:
+			return nil
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-changed:
+		case err := <-c.refusal:
+			return err
+		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}

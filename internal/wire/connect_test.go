@@ -291,18 +291,31 @@ func TestGrantedTimeout(t *testing.T) {
 	})
 }
 
-// If a server refuses the credentials, Connect fails at once. The error names the user, and not the
-// password.
+// If the servers refuse the credentials, Connect fails soon. One refusal proves nothing. The error
+// names the user, and not the password.
 func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		p.Next(proxy.AuthOp, proxy.Answer(-115))
-		conn, err := wire.Connect(t.Context(), []string{p.Addr()}, 10*time.Second,
-			append(v.Dialer(), wire.WithDigestAuth("ann", "secret"))...)
-		if err == nil {
-			conn.Close()
-			t.Fatal("connected")
+		p, said := v.Proxy(t, v.Servers(t)[0]), new(lines)
+		try := func(refusals int) error {
+			for range refusals {
+				p.Next(proxy.AuthOp, proxy.Answer(-115))
+			}
+			began := time.Now()
+			conn, err := wire.Connect(t.Context(), []string{p.Addr()}, 10*time.Second,
+				append(v.Dialer(), wire.WithDigestAuth("ann", "secret"), wire.WithLogger(said))...)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("Connect took %v", took)
+			}
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		}
+		must(t, try(1))
+		err := try(2)
+		if log := strings.Join(said.all(), "\n"); strings.Contains(log, "closed network connection") || strings.Contains(log, "lost") {
+			t.Errorf("the log of a Close and of a final refusal:\n%s", log)
 		}
 		if !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), `"ann"`) || strings.Contains(err.Error(), "secret") {
 			t.Error(err)

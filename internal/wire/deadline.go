@@ -50,8 +50,8 @@ import (
 // then, so there was no successor yet at the time of the handshake. (The creation of a session is a
 // quorum request itself.)
 //
-// Connections do not mix: each begins with an empty deadline, and answers are recorded where they
-// are read. go-zookeeper reads nothing from a connection once it has begun the next one.
+// Connections do not mix: each begins with an empty deadline, and run reads nothing from a
+// connection once it has begun the next one.
 type deadline struct {
 	timeout   time.Duration
 	packets   []answer // in the order in which they were sent, and answered; not proved yet
@@ -65,8 +65,8 @@ type answer struct {
 
 // Packets are thinned to one in T/256: more would only add precision. A packet older than T is of
 // no use, so this many always suffice, however long no proof arrives. Thinning makes the deadline
-// up to T/256 earlier: if go-zookeeper's ping is sent right before a heartbeat, the heartbeat's
-// packet is dropped.
+// up to T/256 earlier: if a ping is sent right before a heartbeat, the heartbeat's packet is
+// dropped.
 const (
 	thinning   = 256
 	maxPackets = thinning + 4

@@ -1,44 +1,33 @@
-// Package wire connects to ZooKeeper. It sends the locks' requests itself. For the rest it works
-// around the defects of github.com/go-zookeeper/zk, here called go-zookeeper, without a fork of it.
-// go-zookeeper dials through this package, so every packet passes a packetConn, which inspects it,
-// changes some, sends its own requests between them, and keeps the answers to those from
-// go-zookeeper. go-zookeeper shakes hands, sends credentials and pings, closes, and serves the
-// program's own requests.
-//
-// For the locks it
-//   - sends their requests, each on one connection and in one session, and returns the server's
-//     code and zxid;
-//   - knows the session, the number of reconnects, and until when the session is known to live, by
-//     the times of packets;
-//   - sends the heartbeats that prove that the session lives;
-//   - keeps their watches, which all waiters share, and sets them, on many nodes by one request,
-//     and on release markers.
-//
-// For any program it
-//   - chooses servers, looks up their names and bounds each attempt;
-//   - refuses frames that would end the process, and hides a failed Write, after which go-zookeeper
-//     would answer a request twice (packetConn.Write);
-//   - fires each of go-zookeeper's watches after a reconnect, so that none misses a change
-//     (packetConn.takeZxid);
-//   - ends the session of a process that has died without Close, see package sessionfile;
-//   - bounds Close to a second as a rule, and reports whether a server has confirmed it;
-//   - asks for the program's session timeout in each new session (packetConn.note).
+// Package wire is the connection to ZooKeeper. A Conn has one session at a time, and one goroutine,
+// run: it dials the next server, shakes hands, serves (reads until the connection ends), and begins
+// again. Each network connection is a packetConn: it sends the requests of all callers in one order,
+// and takes the answers and events. Between the handshake and the first request it authenticates.
+// Timers send pings, which show that the server lives, and while there are holds or waiters
+// heartbeats, which prove that the session lives: state and deadline know until when. All waiters of
+// the process share the watches. A move ends one connection for another. Close ends the session, and
+// answers within a second. The program's own requests come from a zk.Conn of
+// github.com/go-zookeeper/zk, here called go-zookeeper, if the program asks for one: Client makes it,
+// and plays its server.
 //
 // # Files
 //
 // Each calls those below it (internal/test/arch has the exceptions):
 //
 //	takeover.go    ends the session of a dead process
-//	connect.go     Connect: input, the first session, credentials
-//	servers.go     SetServers, Rebalance, and the ensemble's configuration
-//	conn.go        what go-zookeeper calls: dialer, callback, logger; Close
+//	connect.go     Connect: input, the first session
+//	clientproxy.go go-zookeeper, for the program's requests
+//	servers.go     addresses, and the ensemble's configuration
+//	move.go        SetServers, Rebalance
+//	addresses.go   which addresses are valid, and which are another machine elsewhere
+//	conn.go        the Conn; Close
+//	run.go         the life of a connection: run, dial, shakeHands, serve, fail
 //	options.go     options
+//	auth.go        SASL and other credentials, between the handshake and the first request
 //	call.go        the locks' requests
 //	watches.go     requests that set watches
-//	packetconn.go  each packet
-//	sasl.go        SASL, between the handshake and the first request
+//	packetconn.go  a network connection: requests, answers, events
 //	sessionfile.go the session, and the file for the case that the process dies
-//	heartbeat.go   when heartbeats are sent
+//	heartbeat.go   when heartbeats and pings are sent
 //	hosts.go       which server comes next
 //	watch.go       a watch and those that wait for it
 //	state.go       the session as the locks see it

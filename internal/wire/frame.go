@@ -4,14 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// go-zookeeper trusts what a server sends. A length below 16 or a count of 4 billion children makes
-// it panic, in a goroutine where no caller can recover. checkBody prevents that, and checks no
-// more.
 const (
 	lengthSize  = 4
 	replyHeader = 16 // xid, zxid, error
@@ -23,13 +19,10 @@ const (
 	maxHandshake = 1 << 10
 	maxSASL      = 64 << 10
 
-	timeoutInHandshake  = lengthSize + 4 // after the version
-	passwordInHandshake = lengthSize + minHandshake - 4
-	zxidInRequest       = lengthSize + 4     // after the version
-	timeoutInRequest    = lengthSize + 4 + 8 // after the version and the last zxid
-	sessionInRequest    = timeoutInRequest + 4
-	zxidInReply         = lengthSize + 4     // after the xid
-	codeInReply         = lengthSize + 4 + 8 // after the xid and the zxid
+	passwordSize     = 16
+	sessionInRequest = lengthSize + 4 + 8 + 4 // after the version, the last zxid and the timeout
+	zxidInReply      = lengthSize + 4         // after the xid
+	codeInReply      = lengthSize + 4 + 8     // after the xid and the zxid
 )
 
 // Operations, as on the wire.
@@ -63,10 +56,7 @@ const (
 
 const (
 	xidEvent = -1
-	// The xids of the packetConns' own requests count down from ownXids. A session never uses one
-	// twice within days: a request that it sent through another server may be committed only now, and this
-	// server must not take it for a request of this connection.
-	ownXids = -1000
+	xidPing  = -2
 
 	codeNoNode      int32 = -101
 	codeBadVersion  int32 = -103
@@ -74,6 +64,7 @@ const (
 	codeNodeExists  int32 = -110
 	codeNotEmpty    int32 = -111
 	codeAuthFailed  int32 = -115
+	codeClosing     int32 = -116
 	codeDemandsSASL int32 = -124 // the server demands credentials, and ends the session
 	codeThrottled   int32 = -127
 )
@@ -92,7 +83,7 @@ var errs = map[int32]error{
 	-112:            zk.ErrSessionExpired,
 	-114:            zk.ErrInvalidACL,
 	codeAuthFailed:  zk.ErrAuthFailed,
-	-116:            zk.ErrClosing,
+	codeClosing:     zk.ErrClosing,
 	-118:            zk.ErrSessionMoved,
 	codeDemandsSASL: fmt.Errorf("the server demands that clients authenticate, by SASL (WithSASL) or by another scheme: %w", zk.ErrAuthFailed),
 }
@@ -130,7 +121,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("the server has answered with code %d", int32(c))
 }
 
-// Overloaded reports whether an error of this package or of go-zookeeper means Throttled.
+// Overloaded reports whether an error of this package or of a Client means Throttled.
 func Overloaded(err error) bool {
 	return err == Throttled || err != nil && err.Error() == fmt.Sprintf("unknown error: %d", codeThrottled)
 }
@@ -178,23 +169,6 @@ func encode(p []byte, values ...any) []byte {
 	return p
 }
 
-// connectReply reads the answer to the handshake, length included. Session 0 means that the session
-// has expired.
-func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
-	n := len(b) - lengthSize
-	if password := int32At(b, 20); int(password) > n-minHandshake {
-		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
-	}
-	session, timeout = int64At(b, 12), time.Duration(int32At(b, timeoutInHandshake))*time.Millisecond
-	if session != 0 && timeout <= 0 { // go-zookeeper would make a ticker of it, which panics
-		return 0, 0, fmt.Errorf("%w: session timeout of %v", errFrame, timeout)
-	}
-	return session, timeout, nil
-}
-
-// request returns the xid and the operation of a request.
-func request(p []byte) (xid, op int32) { return int32At(p, 4), int32At(p, 8) }
-
 // proves reports whether an answer shows that the leader has asked the quorum. A server that is cut
 // off from the leader can give all other answers. With zookeeper.enableEagerACLCheck it refuses a
 // plain create, write or delete for lack of a right. A Multi has refusals in its results.
@@ -211,7 +185,7 @@ func proves(op, code int32) bool {
 
 // touches reports whether the server has noted, before this answer, that the session is in use. It
 // answers credentials without noting that. It does not note that either when it demands credentials
-// that go-zookeeper has not sent.
+// that the client has not sent.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
 }

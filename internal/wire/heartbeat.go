@@ -77,24 +77,22 @@ func (c *Conn) beat() {
 		due = now.Add(c.beatPeriod())
 	}
 	c.beatAt(due)
-	early := p != nil && p.early()
 	c.mu.Unlock()
-	if early {
-		c.ping() // the heartbeat follows it, see packetConn.note
+	if p != nil {
+		p.send(outgoing{Request: Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion}), heartbeat: true})
 	}
-	if p == nil || early {
-		return
-	}
-	p.send(outgoing{Request: Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion})}, true)
 }
 
-// in returns the packetConn if it has the given session. Caller holds mu.
-func (c *Conn) in(session int64) (*packetConn, error) {
-	switch {
-	case c.current == nil || c.current.phase != running:
-		return nil, ErrUnsent
-	case session != AnySession && session != c.Session():
-		return nil, ErrOver
+// ping is called by a timer every T/3 while there is a session, also next to heartbeats: a server
+// may answer nothing else. See serve.
+func (c *Conn) ping() {
+	c.mu.Lock()
+	p, _ := c.in(AnySession)
+	if p != nil {
+		c.pings.Reset(c.Timeout() / 3)
 	}
-	return c.current, nil
+	c.mu.Unlock()
+	if p != nil && len(p.sending) == 0 { // or the packet that is being written shows as much
+		p.send(outgoing{Request: Request{op: opPing}})
+	}
 }

@@ -17,7 +17,7 @@ const (
 	// A connection that ends within settled does not reset the pauses. Otherwise a server that
 	// closes each connection would receive a thousand connections a second.
 	settled = time.Second
-	// If a server does not answer within its limit, go-zookeeper prefers the other servers for
+	// If a server does not answer within its limit, the other servers are preferred for
 	// avoidance times that limit.
 	avoidance = 4
 	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
@@ -26,30 +26,24 @@ const (
 	shortestTry = 50 * time.Millisecond
 )
 
-// hosts is go-zookeeper's HostProvider: a round robin in random order, with a pause after each
-// round. It also limits how long go-zookeeper waits for a server's answer.
+// hosts says which server comes next: a round robin in random order, with a pause after each round.
+// It also limits how long the Conn waits for a server's answer.
 //
-// Any goroutine may replace given. What follows it needs no mutex, because only go-zookeeper's main
-// goroutine calls it. That goroutine holds a mutex of go-zookeeper while it calls Next. So Next
-// only picks, and the dialer does all that takes time. Next returns retryStart only when
-// go-zookeeper is closed: go-zookeeper then fails all waiting calls and would sleep a second.
+// Any goroutine may replace given. What follows it needs no mutex, because only Conn.run uses it.
 type hosts struct {
-	planned func() string            // the server of a planned move, or ""
-	given   atomic.Pointer[[]string] // the servers: of Connect, then of SetServers
-	taken   *[]string                // the value of given from which list was made
+	given atomic.Pointer[[]string] // the servers: of Connect, then of SetServers
+	taken *[]string                // the value of given from which list was made
 
-	quit    context.Context                                          // done when go-zookeeper must end
+	quit    context.Context                                          // done when the Conn is closed
 	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
-	stopped context.Context                                          // done when Next has ended go-zookeeper
-	stop    context.CancelFunc
 	lookups sync.WaitGroup
 
 	timeout time.Duration // of the session: asked for, then granted
 	list    []*host
-	last    *host     // returned by Next
+	last    *host     // returned by pick
 	next    int       // index in list
 	tries   int       // attempts since the last connection that lasted for settled
-	since   time.Time // when go-zookeeper connected; zero: it is not connected
+	since   time.Time // when a server granted the session; zero: there is no connection
 
 	refusals int // attempts in a row that failed because the credentials of SASL were refused
 }
@@ -60,14 +54,13 @@ type host struct {
 	addresses []string    // result of the last lookup that succeeded; nil: none has
 	turn      int         // counts attempts, for the address that comes next
 	hangs     int         // attempts in a row that the server did not answer
-	avoided   time.Time   // until when go-zookeeper prefers other servers, see avoidance
+	avoided   time.Time   // until when other servers are preferred, see avoidance
 	err       error       // of the last lookup
 	lookup    chan func() // receives the result of the lookup under way, as a function that stores it; nil: none
 }
 
 func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
-	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, timeout: timeout, planned: func() string { return "" }}
-	h.stopped, h.stop = context.WithCancel(context.Background())
+	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, timeout: timeout}
 	h.given.Store(&servers)
 	h.update()
 	h.last = h.list[0]
@@ -100,20 +93,8 @@ func shuffled(servers []string) []string {
 // Servers returns the servers, with ports. The result must not be changed.
 func (c *Conn) Servers() []string { return *c.hosts.given.Load() }
 
-// Init is part of zk.HostProvider. The list is known already.
-func (h *hosts) Init([]string) error { return nil }
-
-// Len is part of zk.HostProvider.
-func (h *hosts) Len() int { return len(h.list) }
-
-// Next is part of zk.HostProvider. It returns the next server that is not avoided; if all are
-// avoided, the next server.
-func (h *hosts) Next() (server string, retryStart bool) {
-	if h.quit.Err() != nil {
-		// Without a connection go-zookeeper notices only by retryStart that it was closed.
-		h.stop()
-		return h.last.given, true
-	}
+// pick returns the next server that is not avoided; if all are avoided, the next server.
+func (h *hosts) pick() string {
 	h.update()
 	pick := h.next
 	for i := range h.list {
@@ -122,16 +103,19 @@ func (h *hosts) Next() (server string, retryStart bool) {
 			break
 		}
 	}
-	planned := h.planned()
-	if at := slices.IndexFunc(h.list, func(x *host) bool { return x.given == planned }); at >= 0 {
-		pick = at
-	}
 	h.last, h.next = h.list[pick], (pick+1)%len(h.list)
-	return h.last.given, false
+	return h.last.given
 }
 
-// Connected is part of zk.HostProvider. It is called after a handshake that succeeded.
-func (h *hosts) Connected() { h.since = time.Now() }
+// arrived records that a server has granted the session: the picked server, or that of a move.
+func (h *hosts) arrived(server string, timeout time.Duration) {
+	h.update()
+	if at := slices.IndexFunc(h.list, func(x *host) bool { return x.given == server }); at >= 0 {
+		h.last, h.next = h.list[at], (at+1)%len(h.list)
+	}
+	h.since, h.timeout = time.Now(), timeout
+	h.answered()
+}
 
 // round returns how many attempts make a round.
 func (h *hosts) round() (n int) {
@@ -160,7 +144,7 @@ func (h *hosts) pause() time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// address returns what to dial for the server that Next returned, and how long the server may take
+// address returns what to dial for the picked server, and how long the server may take
 // to answer. It looks up the name if no address is known. It looks it up again after a round of
 // attempts has failed, because the servers may have moved.
 func (h *hosts) address() (address string, limit time.Duration, err error) {
@@ -213,9 +197,9 @@ func (h *hosts) lookUp(x *host, name string, wait time.Duration) {
 }
 
 // limit returns how long the server may take to answer. The first limit is a sixth of the session
-// timeout T, at most a second: go-zookeeper notices a silent server after 2T/3, and the remaining
-// T/3 should be enough for two attempts. The limit doubles with each attempt that the server did
-// not answer, up to 2T/3, so that go-zookeeper reaches a slow ensemble.
+// timeout T, at most a second: a silent server is left after 2T/3 (see serve), and the remaining T/3
+// should be enough for two attempts. The limit doubles with each attempt that the server did not
+// answer, up to 2T/3, so that a slow ensemble is reached.
 func (h *hosts) limit() time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(first<<min(h.last.hangs, 8), max(first, h.timeout*2/3))
@@ -228,7 +212,7 @@ func (h *hosts) hung() {
 }
 
 // answered records that the server of the attempt has answered. It resets the limits of all
-// servers: a hold may be lost while go-zookeeper waits for a dead server.
+// servers: a hold may be lost while the Conn waits for a dead server.
 func (h *hosts) answered() {
 	h.last.avoided = time.Time{}
 	h.refusals = 0

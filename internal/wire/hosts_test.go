@@ -16,12 +16,12 @@ func newTestHosts(ctx context.Context, resolve func(context.Context, string) ([]
 	return h
 }
 
-// attempt makes an attempt as go-zookeeper does. It returns what go-zookeeper dials, and how long
-// that took to find out.
+// attempt makes an attempt as run does. It returns what is dialed, and how long that took to find
+// out.
 func (h *hosts) attempt() (address string, took time.Duration, err error) {
 	time.Sleep(h.pause()) // virtual
 	began := time.Now()
-	h.Next()
+	h.pick()
 	address, _, err = h.address()
 	return address, time.Since(began), err
 }
@@ -33,10 +33,7 @@ func TestNextGoesRound(t *testing.T) {
 		h := newTestHosts(t.Context(), nil, "a:1", "b:1", "c:1")
 		seen, last := map[string]int{}, ""
 		for i := range 9 {
-			s, retryStart := h.Next()
-			if retryStart {
-				t.Fatal("retryStart makes the client sleep a second and fail all calls")
-			}
+			s := h.pick()
 			if i == 0 {
 				first[s] = true
 			}
@@ -45,7 +42,7 @@ func TestNextGoesRound(t *testing.T) {
 			}
 			seen[s]++
 			last = s
-			h.Connected()
+			h.arrived(s, time.Second)
 		}
 		if seen["a:1"] != 3 || seen["b:1"] != 3 || seen["c:1"] != 3 {
 			t.Error(seen)
@@ -54,11 +51,6 @@ func TestNextGoesRound(t *testing.T) {
 	if len(first) != 3 {
 		t.Error("all clients begin with", first)
 	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, retryStart := newTestHosts(ended, nil, "a:1").Next(); !retryStart {
-		t.Error("a closed client goes on forever")
-	}
 }
 
 func TestPauses(t *testing.T) { synctest.Test(t, pauses) }
@@ -66,7 +58,7 @@ func TestPauses(t *testing.T) { synctest.Test(t, pauses) }
 func pauses(t *testing.T) {
 	for _, servers := range [][]string{{"a:1"}, {"a:1", "b:1", "c:1"}} {
 		h := newTestHosts(t.Context(), nil, servers...)
-		h.Connected()
+		h.arrived("a:1", 6*time.Second)
 		time.Sleep(time.Minute) // virtual
 		longest := firstPause
 		for round := range 12 {
@@ -85,15 +77,15 @@ func pauses(t *testing.T) {
 				longest = min(2*longest, lastPause)
 			}
 		}
-		// go-zookeeper pauses before each connection to a server that closes connections at once.
+		// There is a pause before each connection to a server that closes connections at once.
 		for range 10 {
-			h.Connected()
+			h.arrived("a:1", 6*time.Second)
 			time.Sleep(time.Millisecond) // virtual
 			if p := h.pause(); p > 4*firstPause {
 				t.Errorf("flapping: %v", p)
 			}
 		}
-		h.Connected()
+		h.arrived("a:1", 6*time.Second)
 		time.Sleep(settled) // virtual
 		if p := h.pause(); p != 0 {
 			t.Errorf("after a connection that settled: %v", p)
@@ -118,14 +110,14 @@ func frozenServerIsLeftAlone(t *testing.T) {
 	}
 	h.hung()
 	for range 20 {
-		if s, _ := h.Next(); s == "a:1" {
+		if s := h.pick(); s == "a:1" {
 			t.Fatal("asked the server that hangs, with two others to ask")
 		}
 	}
 	time.Sleep(avoidance * limit) // virtual
 	var again []string
 	for range 3 {
-		s, _ := h.Next()
+		s := h.pick()
 		again = append(again, s)
 	}
 	if !slices.Contains(again, "a:1") {
@@ -142,7 +134,7 @@ func frozenServerIsLeftAlone(t *testing.T) {
 		at(h, "b:1")
 		h.answered()
 		for range 10 {
-			if s, _ := h.Next(); s == "a:1" {
+			if s := h.pick(); s == "a:1" {
 				t.Error("the answer of another makes the dead one as good")
 			}
 		}
@@ -153,7 +145,7 @@ func frozenServerIsLeftAlone(t *testing.T) {
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		asked := map[string]bool{}
 		for range h.list {
-			s, _ := h.Next()
+			s := h.pick()
 			if _, limit, _ := h.address(); limit != want {
 				t.Errorf("%s: limit %v, want %v", s, limit, want)
 			}
@@ -178,8 +170,8 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-// go-zookeeper dials the addresses of a name one after the other. When all have failed, it looks up
-// the name again. If the name servers no longer answer, it uses the addresses of the last lookup.
+// The addresses of a name are dialed one after the other. When all have failed, the name is
+// looked up again. If the name servers no longer answer, the addresses of the last lookup are used.
 func TestNamesAreLookedUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -88,7 +88,7 @@ type listener struct {
 }
 
 // notify calls f on a new goroutine, after f has returned for the previous event, unless ctx is
-// canceled first. Only go-zookeeper's main goroutine calls notify.
+// canceled first. Only Conn.run calls notify.
 func (l *listener) notify(ctx context.Context, e zk.Event) {
 	before, ended := l.last, make(chan struct{})
 	l.last = ended
@@ -106,25 +106,13 @@ func (l *listener) notify(ctx context.Context, e zk.Event) {
 	}()
 }
 
-// quietFor is how long a message is not logged again. While go-zookeeper can reach no server, it
-// repeats a few messages several times a second.
+// quietFor is how long a message is not logged again. While no server can be reached, run repeats a
+// few messages several times a second.
 const quietFor = 5 * time.Second
 
-// wording replaces messages of go-zookeeper, which calls its handshake authentication and speaks
-// of its goroutines.
-var wording = map[string]string{
-	"authenticated: id=%d, timeout=%d": "session: id=%d, timeout=%d",
-	"authentication failed: %s":        "no session: %s",
-	"recv loop terminated: %v":         "connection lost: %v",
-	"send loop terminated: %v":         "", // the connection was lost
-}
-
-// Printf is go-zookeeper's zk.Logger.
+// Printf logs a message, unless it was logged within quietFor.
 func (c *Conn) Printf(format string, args ...any) {
-	if better, ok := wording[format]; ok {
-		format = better
-	}
-	if c.logger == nil || format == "" || format == "re-submitting `%d` credentials after reconnect" && args[0] == 0 {
+	if c.logger == nil {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
@@ -133,4 +121,11 @@ func (c *Conn) Printf(format string, args ...any) {
 	}
 	time.AfterFunc(quietFor, func() { c.logged.Delete(text) })
 	c.logger.Printf("%s", text)
+}
+
+// logf is Printf for what happens to network connections. Nothing that follows Close is logged.
+func (c *Conn) logf(format string, args ...any) {
+	if !c.IsClosed() {
+		c.Printf(format, args...)
+	}
 }

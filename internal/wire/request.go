@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -99,6 +100,19 @@ func decode(op int32, body []byte) (r Reply, refusal, err error) {
 	return r, refusal, err
 }
 
+// welcome decodes the answer to the handshake. Session 0 means that the session is over.
+func welcome(body []byte) (s Session, timeout time.Duration, err error) {
+	d := &decoder{rest: body}
+	d.int32() // the version
+	ms := d.int32()
+	s.ID = d.int64()
+	s.Password = bytes.Clone(d.bytes())
+	if d.bad || s.ID != 0 && ms <= 0 {
+		return Session{}, 0, fmt.Errorf("%w: handshake of %d bytes, session timeout of %d ms", errFrame, len(body), ms)
+	}
+	return s, time.Duration(ms) * time.Millisecond, nil
+}
+
 func (d *decoder) take(n int32) []byte {
 	if n < 0 || int(n) > len(d.rest) {
 		d.bad, d.rest = true, nil
@@ -112,6 +126,13 @@ func (d *decoder) take(n int32) []byte {
 func (d *decoder) int32() int32 {
 	if b := d.take(4); b != nil {
 		return int32At(b, 0)
+	}
+	return 0
+}
+
+func (d *decoder) int64() int64 {
+	if b := d.take(8); b != nil {
+		return int64At(b, 0)
 	}
 	return 0
 }
@@ -183,32 +204,4 @@ func (d *decoder) results() (all []zk.MultiResponse, failed int, refusal error) 
 		}
 		all = append(all, r)
 	}
-}
-
-// checkBody refuses what go-zookeeper's decoder cannot handle: a length or a count for which it
-// allocates memory before it checks whether the bytes are there, and a Multi result without an end.
-// It also refuses a body without the length: go-zookeeper would read it from the bytes of an
-// earlier reply, which its buffer still has.
-func checkBody(op int32, body []byte) error {
-	element, none := 0, int32(0) // the least bytes of an element, and the count that means nil
-	switch op {
-	case opGetData, opReconfig:
-		element, none = 1, -1
-	case opGetChildren, opGetChildren2:
-		element = 4 // the length of a name
-	case opGetACL:
-		element = 12 // rights, and the lengths of scheme and id
-	case opMulti:
-		_, _, err := decode(op, body)
-		return err
-	default:
-		return nil
-	}
-	if len(body) < 4 {
-		return fmt.Errorf("%w: body of %d bytes", errFrame, len(body))
-	}
-	if n := int32At(body, 0); n < none || int(n) > (len(body)-4)/element {
-		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, len(body))
-	}
-	return nil
 }

@@ -3,124 +3,15 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-zookeeper/zk"
 )
-
-// SetServers is zklocks.Conn.SetServers.
-//
-// A connection to a server that remains moves only if a server chosen at random is new. So of many
-// clients the share moves that gives each server as many, as in ZooKeeper's Java client.
-func (c *Conn) SetServers(servers []string) error {
-	addresses, err := Addresses(servers)
-	if err != nil {
-		return err
-	}
-	c.moving <- struct{}{}
-	defer func() { <-c.moving }()
-	if c.IsClosed() {
-		return zk.ErrClosing
-	}
-	old := c.Servers()
-	c.hosts.given.Store(&addresses)
-	at := c.server()
-	if at == "" { // the next attempt takes the new servers
-		return nil
-	}
-	others := shuffled(addresses)
-	if slices.Contains(addresses, at) {
-		if others = others[:1]; slices.Contains(old, others[0]) {
-			return nil
-		}
-	}
-	for _, server := range others {
-		if c.moves.Err() != nil || c.move(server) {
-			break
-		}
-	}
-	return nil
-}
-
-// Rebalance is zklocks.Conn.Rebalance.
-func (c *Conn) Rebalance() {
-	c.moving <- struct{}{}
-	defer func() { <-c.moving }()
-	if pick := shuffled(c.Servers())[0]; c.server() != "" && pick != c.server() {
-		c.move(pick)
-	}
-}
-
-// server returns the server of the present connection, as it was given; "": none.
-func (c *Conn) server() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p, err := c.in(AnySession); err == nil {
-		return p.server
-	}
-	return ""
-}
-
-// move opens a connection to another server and then ends the present connection. go-zookeeper
-// reconnects at once, and its dialer returns the new connection. If the server cannot be reached,
-// or the present connection fails meanwhile, nothing changes, and move returns false. Otherwise it
-// returns when go-zookeeper has reconnected.
-//
-// The locks' requests keep their order. From leave on they wait in the queue of the old connection,
-// and those that were sent are answered, for T/4: a server whose answers take longer keeps no hold
-// anyway. When the old connection ends, each request that is left fails as after a lost connection:
-// an attempt sends it again, on the new connection, or searches for what it may have done. The handshake states the last zxid that was read, so the new
-// server shows no older data.
-func (c *Conn) move(server string) bool {
-	sasl, err := c.startSASL(c.moves, server)
-	var next *packetConn
-	if err == nil {
-		next, err = c.open(c.moves, "tcp", server, server, longestTry, sasl)
-	}
-	if err != nil {
-		if c.moves.Err() == nil {
-			c.Printf("zklocks: not moved to %s: %s", server, strings.TrimPrefix(err.Error(), server+": "))
-		}
-		return false
-	}
-	c.mu.Lock()
-	p, err := c.in(AnySession)
-	if err != nil || c.IsClosed() {
-		c.mu.Unlock()
-		next.Conn.Close()
-		return false
-	}
-	c.next = next
-	drained := p.leave()
-	c.mu.Unlock()
-	limit := time.NewTimer(c.Timeout() / 4)
-	defer limit.Stop()
-	select {
-	case <-drained:
-	case <-limit.C:
-	case <-c.quit.Done():
-	}
-	p.Close()
-	limit.Reset(longestTry)
-	for changed := c.Changed(); c.server() != server; changed = c.Changed() {
-		select {
-		case <-changed:
-		case <-limit.C: // the new connection has failed, too
-			return true
-		case <-c.quit.Done():
-			return true
-		}
-	}
-	return true
-}
 
 // configNode has the ensemble's dynamic configuration.
 const configNode = "/zookeeper/config"
@@ -196,21 +87,6 @@ func (c *Conn) isLocal() bool {
 	return onlyLocal(host)
 }
 
-// onlyLocal reports whether a host is another machine for each machine or network that uses the
-// address: loopback, link-local, and names of the machine itself.
-func onlyLocal(host string) bool {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Unmap().IsLoopback() || ip.Unmap().IsLinkLocalUnicast()
-	}
-	if strings.Trim(host, "0123456789.") == "" { // such as 127.1, which some resolvers accept
-		return true
-	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	first, _, _ := strings.Cut(host, ".")
-	return slices.Contains([]string{"localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}, first) ||
-		strings.HasSuffix(host, ".localhost")
-}
-
 // parseConfig returns the sorted addresses for clients in a configuration:
 //
 //	server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281
@@ -278,49 +154,3 @@ func quorumHost(quorum string) string {
 
 // WithServersFromEnsemble is zklocks.WithServersFromEnsemble.
 func WithServersFromEnsemble() Option { return func(s *settings) { s.follow = true } }
-
-// maxHost is the length of the longest name, with a dot at its end.
-const maxHost = 254
-
-// Addresses returns the servers with their ports. The error quotes the first invalid server.
-func Addresses(servers []string) ([]string, error) {
-	if len(servers) == 0 {
-		return nil, errors.New("zklocks: no servers given")
-	}
-	addresses := make([]string, 0, len(servers))
-	for _, s := range servers {
-		switch {
-		case s == "":
-			return nil, errors.New("zklocks: an address is empty")
-		case strings.Contains(s, "@"): // the error does not quote s, which may have a password
-			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
-		case strings.ContainsAny(s, ",/"):
-			return nil, fmt.Errorf("zklocks: address %.*q is a connect string: ParseServers splits it", maxHost, s)
-		}
-		address := s
-		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") { // an IPv6 address has brackets
-			address = s + ":" + strconv.Itoa(zk.DefaultPort)
-		}
-		host, port, err := net.SplitHostPort(address)
-		var wrong *net.AddrError
-		if errors.As(err, &wrong) { // wrong.Addr may be long
-			return nil, fmt.Errorf("zklocks: address %.*q: %s", maxHost, s, wrong.Err)
-		}
-		// A name with such characters would fail at each lookup, until the caller's ctx is
-		// canceled.
-		odd := strings.ContainsFunc(host, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:%", r)
-		})
-		n, err := strconv.ParseUint(port, 10, 32)
-		switch {
-		case host == "" || len(host) > maxHost || odd || errors.Is(err, strconv.ErrSyntax):
-			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
-		case err != nil || n == 0 || n > math.MaxUint16:
-			return nil, fmt.Errorf("zklocks: address %.*q: ports are 1 to 65535", maxHost, s)
-		}
-		if !slices.Contains(addresses, address) { // or go-zookeeper would try it twice as often
-			addresses = append(addresses, address)
-		}
-	}
-	return addresses, nil
-}

@@ -103,12 +103,20 @@ func TestFollowOnOneMachine(t *testing.T) {
 	}
 }
 
-// A move costs no call, also if each answer takes T/5.
+// A move costs no call, also if each answer takes T/5, and no hold if it takes T/16.
 func TestAMoveCostsNoCall(t *testing.T) {
+	for _, late := range []time.Duration{timeout / 5, timeout / 16} {
+		t.Run(late.String(), func(t *testing.T) { movesAt(t, late) })
+	}
+}
+
+func movesAt(t *testing.T, late time.Duration) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t).start()
-		f.late = func(int32) time.Duration { return timeout / 5 }
+		f.late = func(int32) time.Duration { return late }
 		conn := f.connect(WithDialer(f.dialAny))
+		conn.KeepAlive(true)
+		time.Sleep(2 * timeout) // virtual
 		done := make(chan struct{})
 		var calls sync.WaitGroup
 		for i := range 20 {
@@ -123,7 +131,7 @@ func TestAMoveCostsNoCall(t *testing.T) {
 					switch _, err := conn.Ask(t.Context(), AnySession, Multi()); err {
 					case nil:
 					case ErrUnsent:
-						time.Sleep(time.Millisecond) // virtual
+						time.Sleep(10 * time.Millisecond) // virtual
 					default:
 						t.Error(err)
 						return
@@ -133,10 +141,15 @@ func TestAMoveCostsNoCall(t *testing.T) {
 		}
 		for i := range 100 {
 			server := fmt.Sprintf("zk%d:2181", 1+i%2)
-			if err := conn.SetServers([]string{server}); err != nil || conn.server() != server {
-				t.Fatalf("move %d: at %s: %v", i, conn.server(), err)
+			if err := conn.SetServers([]string{server}); err != nil || conn.upAt() != server {
+				t.Fatalf("move %d: at %s: %v", i, conn.upAt(), err)
 			}
-			time.Sleep(timeout / 7) // virtual
+			for range 50 {
+				time.Sleep(timeout / 97) // virtual
+				if late < timeout/12 && !conn.Alive(fakeSession) {
+					t.Fatalf("move %d: the session may be over", i)
+				}
+			}
 		}
 		close(done)
 		calls.Wait()
@@ -262,8 +275,8 @@ func TestFollowWithTLS(t *testing.T) {
 			}
 			defer conn.Close()
 			time.Sleep(time.Minute) // virtual
-			if got := conn.Servers(); !slices.Equal(got, []string{want}) || conn.server() != want {
-				t.Errorf("%s: at %s, servers %q, want %s", config, conn.server(), got, want)
+			if got := conn.Servers(); !slices.Equal(got, []string{want}) || conn.upAt() != want {
+				t.Errorf("%s: at %s, servers %q, want %s", config, conn.upAt(), got, want)
 			}
 			for len(dialed) > 0 {
 				if address := <-dialed; address != "first:2281" && address != want {

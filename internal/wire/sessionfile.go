@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/binary"
 	"os"
 )
 
@@ -12,21 +11,9 @@ type Session struct {
 	Password []byte
 }
 
-// into makes the request for a new session a request to resume s, which may be nil. The request
-// states no zxid: a server that lags behind may serve it, because the leader knows the session. It
-// asks for the shortest timeout, by which the session ends if the server receives nothing more.
-func (s *Session) into(p []byte) {
-	const passwordInRequest = sessionInRequest + 8 + 4
-	if s != nil {
-		binary.BigEndian.PutUint32(p[timeoutInRequest:], 1)
-		binary.BigEndian.PutUint64(p[sessionInRequest:], uint64(s.ID))
-		copy(p[passwordInRequest:], s.Password)
-	}
-}
-
 // record writes a new session into the file, and the session and the new servers after SetServers.
-// It is called before go-zookeeper knows of the session. So the file has each session in which
-// nodes may be.
+// It is called before anything uses the session. So the file has each session in which nodes may
+// be.
 func (c *Conn) record(session int64, password []byte) {
 	servers := c.hosts.given.Load()
 	if session == c.Session() && (c.file == nil || c.written == servers) {
@@ -56,7 +43,7 @@ func (c *Conn) SessionFile() *os.File {
 	return c.file.File
 }
 
-// putAway closes the file when go-zookeeper has ended. If no server has confirmed the end of the
+// putAway closes the file when the Conn has ended. If no server has confirmed the end of the
 // session, the next process may end it.
 func (c *Conn) putAway() {
 	if c.file != nil {

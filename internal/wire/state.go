@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// state is what go-zookeeper does not expose: the session timeout that the server granted, the
-// number of reconnects, whether the program has closed the connection, and until when the session
-// is known to be alive. The packetConns and go-zookeeper's events update it; the locks read it. The
+// state is the session as the locks see it: the session timeout that the server granted, the number
+// of reconnects, whether the program has closed the connection, and until when the session is known
+// to be alive. run and the packetConns update it; the locks read it. The
 // exported methods may be called from any goroutine. Callers of begin, disconnect, expire,
 // answered, beaten, note and wake hold mu.
 type state struct {
@@ -66,7 +66,7 @@ func newState(now func() time.Time) *state {
 //
 // Servers may grant different timeouts, also one server after a restart. The shortest timeout that
 // was granted in a session counts: the server that granted it may report the session once more
-// after go-zookeeper has left, and the leader then counts that timeout. If this server grants a
+// after the connection has left it, and the leader then counts that timeout. If this server grants a
 // shorter timeout than before, the leader counts it from the handshake on. If the server is a
 // deposed leader, the timeout does not count. So the deadline is the previous deadline, or the
 // handshake plus the shorter timeout, whichever is earlier.
@@ -224,8 +224,8 @@ func (s *state) wake() {
 	}
 }
 
-// Epoch counts the answered handshakes. If two calls return the same epoch, go-zookeeper has not
-// reconnected in between.
+// Epoch counts the answered handshakes. If two calls return the same epoch, there was no reconnect in
+// between.
 func (s *state) Epoch() uint64 { return s.view.Load().epoch }
 
 // Session returns the id of the current session, also while disconnected. It is 0 before the first

@@ -12,11 +12,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// These tests check what the locks assume of go-zookeeper, github.com/go-zookeeper/zk. A new
-// version that behaves differently fails here and not in a lock. Other assumptions have tests
-// elsewhere: go-zookeeper sends credentials again (TestChaos, TestFailedWrites), Close returns
-// while calls are in progress (TestCloseDuringOutage), each packet is written by one Write
-// (packetLog).
+// These tests check what a Client assumes of go-zookeeper, github.com/go-zookeeper/zk. A new version
+// that behaves differently fails here and not in a program. Other assumptions have tests elsewhere:
+// Close returns while calls are in progress (TestCloseDuringOutage).
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -67,8 +65,8 @@ func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
 	})
 }
 
-// After a reconnect go-zookeeper sets more watches than fit into one request. All of them fire,
-// with a deletion if the node is gone.
+// After a reconnect go-zookeeper sets more watches than fit into one request. Those of nodes that
+// are gone fire, and the others when their nodes change.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -90,6 +88,8 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 			want := zk.EventNodeDataChanged
 			if i%50 == 0 {
 				want = zk.EventNodeDeleted
+			} else {
+				set(t, witness, path)
 			}
 			test.Within(t, 20*time.Second, "an event", func() {
 				if e := <-events[i]; e.Type != want || e.Path != path {

@@ -13,7 +13,9 @@ import (
 
 // runningConn is a packetConn with a session and without a network connection.
 func runningConn() *packetConn {
-	return &packetConn{phase: running, conn: &Conn{state: newState(time.Now)}, sent: make(map[int32]packet)}
+	p := &packetConn{phase: running, conn: &Conn{state: newState(time.Now)}, sent: make(map[int32]packet), sending: make(chan struct{}, 1)}
+	p.conn.current = p
+	return p
 }
 
 // shares is share for paths that fit into one request.
@@ -25,7 +27,7 @@ func (p *packetConn) shares(paths []string, marker string) (all, batch []*Watch)
 
 // fires has the packetConn receive an event.
 func (p *packetConn) fires(e zk.EventType, path string) {
-	_ = p.event(encode(nil, int32(e), int32(zk.StateConnected), path))
+	_ = p.event(append(make([]byte, lengthSize+replyHeader), encode(nil, int32(e), int32(zk.StateConnected), path)...))
 }
 
 // live returns how many goroutines wait for a watch.
@@ -160,7 +162,7 @@ func TestAMarkerOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 		p.setWatches(batch)
 		p.conn.mu.Unlock()
 		synctest.Wait()
-		p.take(p.conn.xid, 0, Reply{}, nil)
+		p.take(p.conn.xid, 0, Reply{}, nil, nil)
 		synctest.Wait()
 		if len(c.packets) != 2 || !bytes.Contains(c.packets[1], []byte("/a-released")) {
 			t.Errorf("sent %q, want one request that removes the watch on the marker", c.packets)

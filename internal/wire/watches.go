@@ -11,7 +11,7 @@ import (
 // until it fires, also if no waiter needs it: it serves the next waiter, and to remove it takes a
 // request. Drop removes a watch that may never fire.
 //
-// The packetConn sets watches in two ways. go-zookeeper knows neither of these watches:
+// The packetConn sets watches in two ways:
 //   - WatchNodes sends SetWatches. Clients use that request, for any number of nodes, to set their
 //     watches again after a reconnect. For a node that does not exist, the server sends the event
 //     of a deletion ahead of the answer.
@@ -174,7 +174,7 @@ func (p *packetConn) watchMissing(w *Watch) {
 // Drop removes the watch, also from the server, unless a goroutine waits for it. It fires the watch
 // as Miss does, so the next caller sets another. It reports whether the watch has fired, also
 // before the call. The server keeps its watch if this process has another watch on the node. If the
-// program has set a watch on the node through go-zookeeper, the server removes that watch, too.
+// program has set a watch on the node through its Client, the server removes that watch, too.
 // The watch must not have a release marker.
 func (w *Watch) Drop() bool {
 	w.on.conn.mu.Lock()

@@ -28,6 +28,7 @@ type fakeServer struct {
 	network    *memnet.Network
 	listener   net.Listener
 	handshakes atomic.Int64
+	sessions   atomic.Int64 // that it has granted
 	wg         sync.WaitGroup
 
 	mu      sync.Mutex
@@ -40,9 +41,13 @@ type fakeServer struct {
 	// late returns how long after the request the default answer is sent; less than 0: never. It
 	// may be nil.
 	late func(op int32) time.Duration
-	// wrap replaces go-zookeeper's end of each connection; it may be nil.
+	// wrap replaces the client's end of each connection; it may be nil.
 	wrap func(net.Conn) net.Conn
 	slow time.Duration // what writing a heartbeat takes
+
+	mute    atomic.Bool // it closes each connection at the handshake
+	silent  atomic.Bool // it does not answer reads
+	expired atomic.Bool // it answers one handshake that the session is over
 }
 
 // A written packet of a client.
@@ -52,7 +57,10 @@ type written struct {
 	xid, op int32
 }
 
-func (w written) isHeartbeat() bool { return w.xid <= ownXids && w.op == opMulti }
+// isHeartbeat reports whether the packet is a check of the root and no more.
+func (w written) isHeartbeat() bool {
+	return w.op == opMulti && bytes.Equal(w.body[8:], Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion}).body)
+}
 
 // written returns the packets that clients have written from an instant on.
 func (f *fakeServer) written(from time.Time) (all []written) {
@@ -66,8 +74,8 @@ func (f *fakeServer) written(from time.Time) (all []written) {
 	return all
 }
 
-// A packetLog is a client's end of a connection, which records what go-zookeeper writes.
-// go-zookeeper writes each packet with one Write, on which packetConn relies.
+// A packetLog is a client's end of a connection, which records what it writes. Each packet is
+// one Write.
 type packetLog struct {
 	net.Conn
 	server *fakeServer
@@ -77,7 +85,7 @@ func (l *packetLog) Write(p []byte) (int, error) {
 	if int(int32At(p, 0)) != len(p)-lengthSize {
 		l.server.t.Errorf("a write of %d bytes is not one packet", len(p))
 	}
-	xid, op := request(p)
+	xid, op := int32At(p, lengthSize), int32At(p, lengthSize+4)
 	w := written{time.Now(), bytes.Clone(p[lengthSize:]), xid, op}
 	l.server.mu.Lock()
 	l.server.packets = append(l.server.packets, w)
@@ -144,12 +152,29 @@ func (f *fakeServer) serve(c net.Conn) {
 		}
 		if n == 0 {
 			n = f.handshakes.Add(1)
+			if f.late != nil {
+				time.Sleep(f.late(0)) // virtual
+			}
+			if f.mute.Load() {
+				return
+			}
+			if f.expired.CompareAndSwap(true, false) {
+				c.Write(handshakeFrame(0, 0, 16))
+				return
+			}
 			if f.welcome == nil || !f.welcome(n, c) {
-				c.Write(handshakeFrame(fakeSession, 4000, 16))
+				session := int64At(body, 16) // behind the version, the zxid and the timeout
+				if session == 0 {
+					session = fakeSession + f.sessions.Add(1) - 1
+				}
+				c.Write(handshakeFrame(uint64(session), 4000, 16))
 			}
 			continue
 		}
 		xid, op := int32At(body, 0), int32At(body, 4)
+		if op == opGetData && f.silent.Load() {
+			continue
+		}
 		if f.answer != nil && f.answer(n, c, xid, op) {
 			continue
 		}
@@ -192,6 +217,14 @@ func connectTo(t testing.TB, f *fakeServer, opts ...Option) *Conn {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// hangUp closes the network connection.
+func (c *Conn) hangUp() {
+	c.mu.Lock()
+	p := c.current
+	c.mu.Unlock()
+	p.fail()
 }
 
 func frame(body []byte) []byte { return jute.Frame(body) }

@@ -59,7 +59,7 @@ var house = map[string][]string{
 	"internal/goid":        {goid},
 	"internal/test/proxy":  {"internal/jute"},
 	"internal/memnet":      {},
-	"zktest":               {"internal/memzk", "internal/memnet", "internal/test/proxy", "internal/wire", "internal/test/realzk", root, "observe", zk},
+	"zktest":               {"internal/memzk", "internal/memnet", "internal/slot", "internal/test/proxy", "internal/wire", "internal/test/realzk", root, "observe", zk},
 	"internal/memzk":       {"internal/jute"},
 	"internal/jute":        {},
 }

@@ -33,7 +33,7 @@ var back = map[string]string{
 	"internal/wire: heartbeat.go to packetconn.go": "a timer sends the heartbeat, and a packet sets the timer",
 	"internal/wire: connect.go to takeover.go":     "a Connect with a session file first ends the dead process's session, by a Connect of its own",
 	"internal/wire: sessionfile.go to options.go":  "a session that could not be written is logged",
-	"internal/wire: sasl.go to packetconn.go":      "an exchange reads frames, as the handshake does",
+	"internal/wire: packetconn.go to run.go":       "a write that fails ends the connection",
 	"semaphore: count.go to semaphore.go":          "the text of an error",
 }
 

@@ -151,7 +151,7 @@ func secretsKept(s *scene) {
 
 	said.mu.Lock()
 	defer said.mu.Unlock()
-	if messages := len(said.said) - 3*said.errors; said.errors < 40 || messages < 20 {
+	if messages := len(said.said) - 3*said.errors; said.errors < 40 || messages < 12 {
 		s.Errorf("only %d errors and %d messages to look through", said.errors, messages)
 	}
 	hash := acl[0].ID[len("ann:"):]
