@@ -63,6 +63,7 @@ type pipe struct {
 	pending int    // requests that are not answered
 	lost    bool   // the network connection has ended, or the pipe has
 	waits   bool   // a Write waits for the end
+	quiet   bool   // since leave
 	set     bool   // each watch of go-zookeeper is set on this connection
 }
 
@@ -181,11 +182,11 @@ func (x *client) lost(p *packetConn) {
 }
 
 // leave ends the pipe when go-zookeeper is not about to write: when its next Write waits, or when
-// nothing is pending after a pause.
+// nothing was written or pending for a while.
 func (q *pipe) leave() {
-	q.lost = true
+	q.lost, q.quiet = true, true
 	q.later(func() {
-		if q.pending == 0 {
+		if q.quiet && q.pending == 0 {
 			q.end()
 		} else {
 			q.leave()
@@ -349,6 +350,7 @@ func (q *pipe) shake(asked int64) {
 func (q *pipe) forwarded(xid, op int32, body, frame []byte) error {
 	c := q.client.conn
 	q.pending--
+	q.quiet = false
 	defer q.endIfIdle()
 	if frame == nil {
 		return nil
