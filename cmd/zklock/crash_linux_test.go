@@ -290,13 +290,17 @@ func TestReapThatIsRefusedPauses(t *testing.T) {
 	c, group := runs(t, server, test.Path(t), "-sasl-file", users, "-session-file", file)
 	killAll(t, c, group)
 	p := proxy.For(t, server)
-	start(t, p.Addr(), "reap", "-sasl-file", write(t, "users", "ann:wrong\n"), file)
+	reaper := start(t, p.Addr(), "reap", "-sasl-file", write(t, "users", "ann:wrong\n"), file)
 	asked := func(n int64) func() bool { return func() bool { return p.Seen(proxy.ConnectOp) >= n } }
 	test.Eventually(t, soon, "the servers are asked", asked(1))
 	began := time.Now()
 	test.Eventually(t, soon, "the servers are asked again", asked(3))
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("the servers were asked three times within %v", took)
+	}
+	reaper.Signal(syscall.SIGTERM)
+	if _, cries := reaper.Ends(); strings.Count(cries, file) != 1 { // it says the same once
+		t.Errorf("it says %s", cries)
 	}
 }
 

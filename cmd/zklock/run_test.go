@@ -256,8 +256,8 @@ func TestPermitsAtThePathOfALock(t *testing.T) {
 	free(t, path)
 }
 
-// A command runs under a lock at a node of another program, and the node's data stay. A number of
-// permits is not taken for such data.
+// A node with data of another program is no lock: run says so, and the data stay. A number of permits
+// is not taken for such data.
 func TestDataOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
@@ -271,7 +271,7 @@ func TestDataOfAnotherProgram(t *testing.T) {
 		}
 		for _, flag := range run {
 			args := slices.DeleteFunc([]string{"run", flag, path, "--", "true"}, func(arg string) bool { return arg == "" })
-			ends(t, start(t, "", args...), 0)
+			ends(t, start(t, "", args...), exitFailed, path+" is in use by another program: it has data")
 		}
 		for _, args := range [][]string{{"run", "-permits", "2", path, "--", "true"}, {"resize", path, "none"}} {
 			if run != nil {
