@@ -31,7 +31,7 @@ var ErrInUse = errors.New("in use")
 //
 // Only one goroutine at a time may call methods of a File.
 type File struct {
-	*os.File               // a finalizer would close it: its Conn keeps it while go-zookeeper runs
+	*os.File               // a finalizer would close it: its Conn keeps it while it runs
 	last     chan struct{} // closed when the last call of do has returned; nil: there was none
 	own      record        // that was last written; the ID is 0 if there was none
 }

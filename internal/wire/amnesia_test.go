@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A server whose data are lost or older than what go-zookeeper has read closes each connection
-// during the handshake, because the handshake states the zxid of the last reply. go-zookeeper logs
+// A server whose data are lost or older than what the client has read closes each connection
+// during the handshake, because the handshake states the zxid of the last reply. the client logs
 // that, pauses between attempts, and resumes its session on a server that has the data. In a new
 // session it has read nothing, so it uses the other server.
 func TestServerThatHasLostItsData(t *testing.T) {

@@ -246,3 +246,50 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Two processes of one session, the second of which ends it, use different xids: a server takes a
+// request for another of the same xid.
+func TestTwoProcessesOfASessionHaveDifferentXids(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		first := map[int32]bool{}
+		for range 20 {
+			from := time.Now()
+			conn := f.connect()
+			if _, err := conn.Ask(t.Context(), AnySession, GetData("/")); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range f.written(from) {
+				if w.op == opGetData {
+					first[w.xid] = true
+				}
+			}
+			time.Sleep(time.Millisecond) // virtual
+		}
+		if len(first) != 20 || first[1] {
+			t.Errorf("the first xids of 20 connections are %v", first)
+		}
+	})
+}
+
+// A server that answers nothing, on a connection that seems to be open, is left after 2T/3, also if
+// nothing is under way; an idle server that answers pings is kept.
+func TestAHalfOpenConnectionIsLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.answer = func(n int64, _ net.Conn, _, _ int32) bool { return n == 2 }
+		conn := f.start().connect()
+		time.Sleep(5 * timeout) // virtual
+		if conn.Epoch() != 1 || conn.Down() != (time.Time{}) {
+			t.Error("an idle connection has ended")
+		}
+		conn.hangUp()
+		began := time.Now()
+		for conn.Epoch() < 3 && time.Since(began) < 2*timeout {
+			time.Sleep(timeout / 100) // virtual
+		}
+		if took := time.Since(began); took < timeout*2/3 || took > timeout*3/4 {
+			t.Errorf("it was left after %v", took)
+		}
+	})
+}

@@ -118,7 +118,7 @@ func TestConnectGoesOnWhenThrottled(t *testing.T) {
 	})
 }
 
-// pauses bounds, in virtual time, the pauses of Conn.event while go-zookeeper ends.
+// pauses bounds, in virtual time, what Close waits for besides the server.
 const pauses = 5 * time.Millisecond
 
 // Connect returns when ctx is canceled. Its error says in one line where Connect has tried for how
@@ -323,7 +323,7 @@ func TestRefusedCredentials(t *testing.T) {
 	})
 }
 
-// Servers that have accepted the credentials refuse them after a reconnect. go-zookeeper tries
+// Servers that have accepted the credentials refuse them after a reconnect. run tries
 // again, about once a second, and sends no other request before a server accepts them.
 func TestCredentialsThatAreRefusedLater(t *testing.T) {
 	t.Parallel()
@@ -331,7 +331,7 @@ func TestCredentialsThatAreRefusedLater(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(t, v, 10*time.Second, []string{p.Addr()},
 			wire.WithDigestAuth("ann", "secret"), wire.WithDigestAuth("bob", "secret"))
-		if _, _, _, err := conn.Client().GetW("/"); err != nil { // go-zookeeper sets the watch again on each connection
+		if _, _, _, err := conn.Client().GetW("/"); err != nil { // the watch is set again on each connection
 			t.Fatal(err)
 		}
 		var refused []*proxy.Fault

@@ -16,7 +16,7 @@ import (
 
 // A server may refuse requests without credentials, and close the connection. This does not affect
 // a client with credentials. The first call of a client without credentials returns
-// zk.ErrAuthFailed. Later calls end with their connections, and go-zookeeper pauses between its
+// zk.ErrAuthFailed. Later calls end with their connections, and run pauses between its
 // attempts to connect. Only a real server can be configured to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()

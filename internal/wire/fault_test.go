@@ -17,8 +17,8 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// After a restart of the server the next attempt resumes the session. go-zookeeper does not sleep
-// for a second, and creates no new session.
+// After a restart of the server the next attempt resumes the session. There is no pause
+// of a second, and no new session.
 func TestRestartedServer(t *testing.T) {
 	t.Parallel()
 	const longestPause = 400 * time.Millisecond
@@ -43,7 +43,7 @@ func TestRestartedServer(t *testing.T) {
 	})
 }
 
-// The connection is cut while go-zookeeper can reach the server.
+// The connection is cut while the server can be reached.
 func TestCutReconnectsAtOnce(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
 		session := conn.Session()
@@ -100,7 +100,7 @@ func TestFrozenMember(t *testing.T) {
 							}
 						}
 					}
-					time.Sleep(time.Duration(round) * 37 * time.Millisecond) // virtual: go-zookeeper's last packet is that old, or younger
+					time.Sleep(time.Duration(round) * 37 * time.Millisecond) // virtual: the last packet is that old, or younger
 					must(t, frozen.Pause())
 					start := time.Now()
 					elected := make(chan time.Duration, 1)
@@ -167,8 +167,7 @@ func TestCloseDuringOutage(t *testing.T) {
 			must(t, s.server.Kill())
 			time.Sleep(1500 * time.Millisecond) // until there are long pauses
 		}},
-		// Here go-zookeeper's Close waits a second for the answer to its last request, as it
-		// should.
+		// Here Close waits a second for the answer to the last request, as it should.
 		{"muted while connected", time.Second + pauses, func(t *testing.T, s scene) { s.proxy.Mute() }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -220,7 +219,7 @@ func TestTheLogSaysWhatHasHappened(t *testing.T) {
 		v.Expire(t, conn)
 		call(t, conn, 20*time.Second)
 		p.Mute()
-		time.Sleep(20 * time.Second) // virtual: go-zookeeper's handshakes have no answer
+		time.Sleep(20 * time.Second) // virtual: the handshakes have no answer
 		p.Unmute()
 		call(t, conn, 20*time.Second)
 		log := strings.Join(said.all(), "\n")

@@ -18,7 +18,7 @@ func (f *fakeServer) heartbeats(from time.Time) []written {
 }
 
 // docs/explain/how-loss-is-detected.md promises that a holder is notified of its loss 2T/5 to 3T/4
-// after the last answer. Servers answer heartbeats and go-zookeeper's own pings, which leave every
+// after the last answer. Servers answer heartbeats and pings, which leave every
 // T/3. The test plays many phases between the two.
 func TestWhenALossIsTold(t *testing.T) {
 	soonest, latest := timeout, time.Duration(0)
@@ -44,8 +44,6 @@ func TestWhenALossIsTold(t *testing.T) {
 	}
 }
 
-// While a heartbeat is written slowly, go-zookeeper must not write. It would wait for a mutex, and
-// the clock of the bubble would stop. go-zookeeper sends its pings every T/3.
 const (
 	slowWrite = timeout / 32
 	shortly   = timeout * 99 / 100
@@ -260,10 +258,9 @@ func TestAHeartbeatLeavesAtOnceAfterAReconnect(t *testing.T) {
 	}
 }
 
-// All pings have one xid, and far from the server several are under way. Each answer counts for the
-// oldest of them: at each moment the deadline counts at the latest from the newest packet whose
-// answer came the settling time before an answered quorum request was sent.
-func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
+// At each moment the deadline counts at the latest from the newest packet whose answer came the
+// settling time before an answered quorum request was sent.
+func TestTheDeadlineIsProved(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const delay = timeout / 2
 		f := newFakeServer(t).start()
@@ -274,7 +271,7 @@ func TestAnAnswerCountsForTheOldestPing(t *testing.T) {
 		for i := 0; time.Since(began) < 5*timeout; i++ {
 			time.Sleep(timeout / 400) // virtual
 			if i%10 == 0 {
-				go conn.Client().Get("/a") // otherwise go-zookeeper leaves the silent server
+				go conn.Client().Get("/a") // otherwise the silent server is left
 			}
 			now, packets := time.Now(), f.written(time.Time{})
 			bound := packets[0].at // the handshake is a proof, too

@@ -13,9 +13,9 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// Goroutines set watches and make calls while the connection is cut again and again. Under the race
-// detector this shows whether go-zookeeper stores the zxid of a reply while it sets its watches
-// again. go-zookeeper must not receive the packetConn's answers. The test also runs in real time,
+// Goroutines set watches and make calls, the locks' and the program's, while the connection is cut
+// again and again. Under the race detector this shows whether go-zookeeper stores the zxid of a reply
+// while it sets its watches again. The test also runs in real time,
 // where goroutines and packets interleave in other ways.
 func TestChaos(t *testing.T) {
 	for name, at := range map[string]func(*testing.T, func(*testing.T, venue.Venue)){"virtual": venue.InMemory, "TCP": venue.OnReal} {

@@ -171,7 +171,7 @@ func TestSASLRefusals(t *testing.T) {
 }
 
 // The mechanism fails before the server is dialed. Its ctx bounds it, and a slow mechanism does not
-// make go-zookeeper avoid the server.
+// make run avoid the server.
 func TestSASLMechanismFails(t *testing.T) {
 	down := errors.New("no KDC")
 	for name, tc := range map[string]struct {
@@ -270,7 +270,7 @@ func TestCloseEndsTheMechanismOfAMove(t *testing.T) {
 	})
 }
 
-// Once Connect has returned, the first refusal costs no pause, and go-zookeeper tries again as long
+// Once Connect has returned, the first refusal costs no pause, and run tries again as long
 // as the servers refuse. Calls learn why.
 func TestSASLRefusedLater(t *testing.T) {
 	t.Parallel()

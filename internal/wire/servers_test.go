@@ -156,7 +156,7 @@ func movesAt(t *testing.T, late time.Duration) {
 	})
 }
 
-// A lineLog is a logger of this package's lines, without go-zookeeper's.
+// A lineLog is a logger of the lines that begin with zklocks, without those about the connection.
 type lineLog chan string
 
 func (l lineLog) Printf(format string, args ...any) {

@@ -154,7 +154,7 @@ func TestTheDeadlineAfterAnotherTimeout(t *testing.T) {
 	}
 }
 
-// While no lock is held, perhaps for days, go-zookeeper sends no quorum request. The first quorum
+// While no lock is held, perhaps for days, the Conn sends no quorum request. The first quorum
 // request must still prove a fresh packet, and the packets must not accumulate.
 func TestManyPackets(t *testing.T) {
 	l, c := connected(t)
@@ -230,7 +230,7 @@ func TestSessions(t *testing.T) {
 				t.Errorf("%s: Alive(%d) = %v, Deadline = %v; want %v", tc.name, s, l.Alive(s), l.Deadline(s), want)
 			}
 		}
-		// The quorum creates a session when it gets the request, before go-zookeeper reads the
+		// The quorum creates a session when it gets the request, before the client reads the
 		// answer.
 		if end := sent.Add(tc.timeout); l.Epoch() > before && tc.session != 0 && l.Deadline(tc.session).After(end) {
 			t.Errorf("%s: the deadline is %v after the request", tc.name, l.Deadline(tc.session).Sub(sent))

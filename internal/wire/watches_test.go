@@ -109,8 +109,8 @@ func TestWatchNodes(t *testing.T) {
 	})
 }
 
-// Waiters for the same nodes share their watches, also before the server has set them. go-zookeeper
-// sends one request.
+// Waiters for the same nodes share their watches, also before the server has set them. One
+// request is sent.
 func TestWatchNodesTwice(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		paths := nodes(t, witness, 3)
@@ -146,8 +146,8 @@ func TestWatchNodesTwice(t *testing.T) {
 	})
 }
 
-// WatchData sets a watch with its read, and the next caller shares the watch. go-zookeeper does
-// not know the watch, so it does not set it again after a reconnect. Other reads set no watch.
+// WatchData sets a watch with its read, and the next caller shares the watch. It is not set
+// again after a reconnect. Other reads set no watch.
 func TestWatchData(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		path := nodes(t, witness, 1)[0]

@@ -238,8 +238,8 @@ func handshakeFrame(session uint64, timeout, password uint32) []byte {
 	return frame(append(b, make([]byte, min(password, 16))...))
 }
 
-// If the server's first answer is malformed, go-zookeeper must not panic, and the next connection
-// must work.
+// If the server's first answer is malformed, nothing may panic, and the next connection must
+// work.
 func TestMalformedHandshake(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"nothing, and closes":   nil,
@@ -275,8 +275,8 @@ func TestMalformedHandshake(t *testing.T) {
 	}
 }
 
-// A server sends the length of its answer to the handshake and no more. go-zookeeper's second read
-// has no deadline of its own.
+// A server sends the length of its answer to the handshake and no more. The read of the
+// rest has a deadline, too.
 func TestHandshakeThatStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestMalformedReply(t *testing.T) {
 		}
 		return frame(b)
 	}
-	// calls are the same request, made by go-zookeeper and by the locks.
+	// calls are the same request, made by a Client and by the locks.
 	type calls []func(*Conn) error
 	own := func(r Request) func(*Conn) error {
 		return func(c *Conn) error { _, err := c.Ask(context.Background(), AnySession, r); return err }
@@ -362,7 +362,7 @@ func TestMalformedReply(t *testing.T) {
 					if err := call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
 						t.Errorf("got %v, want a lost connection", err)
 					}
-					for conn.Epoch() == 1 { // go-zookeeper notices the end a little later
+					for conn.Epoch() == 1 { // the end is noticed a little later
 						time.Sleep(time.Millisecond) // virtual
 					}
 					if err := get[0](conn); err != nil {

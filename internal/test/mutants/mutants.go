@@ -120,15 +120,15 @@ var mutants = []mutant{
 		new:  `Request{9, encode(nil, (&zk.CheckVersionRequest{Path: "/"}).Path)}`,
 		test: "internal/zkclient TestHeartbeatsAreSentWhileLeasesLive", world: "any",
 	}, {
-		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.send",
+		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.note",
 		why: "a server that has received it at once, and stops, has counted since then",
-		old: `at: time.Now()`, new: `at: time.Now().Add(time.Millisecond)`,
+		old: `packet{r, time.Now()}`, new: `packet{r, time.Now().Add(time.Millisecond)}`,
 		test: "internal/wire TestAHeartbeatCountsFromBeforeItWasWritten",
 	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why: "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
-		old: `early := p != nil && p.early()`,
-		new: `early := p != nil && p.early()
+		old: `c.beatAt(due)`,
+		new: `c.beatAt(due)
 	if p != nil {
 		for _, r := range p.sent {
 			if r.heartbeat {
