@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -129,6 +132,74 @@ func TestWhatIdleLocksCost(t *testing.T) {
 				s.Logf("%s: %.3f requests per cycle, without the option %.3f", name, with, without)
 				if row.most > 0 && with > row.most || row.more > 0 && with > row.more*without {
 					s.Errorf("%.3f requests per cycle, without the option %.3f", with, without)
+				}
+			})
+		})
+	}
+}
+
+// What a lock costs that is used in a pattern, with the option and without, besides heartbeats.
+// docs/explain/performance.md has the table.
+func TestWhatAKeepCostsOverTime(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, row := range map[string]struct {
+		maxIdle     time.Duration
+		locks, uses int           // uses of each lock in a row
+		pause       time.Duration // after them
+		other       bool          // the connection has another hold
+		length      time.Duration
+		with, least int64 // at most so many requests, and at least so many without the option
+		beats       int64 // at most so many heartbeats
+	}{
+		"a use each 2 s":                {maxIdle: time.Minute, uses: 1, pause: 2 * time.Second, length: day / 24, with: 850, least: 3600, beats: 1980},
+		"a use each minute":             {maxIdle: 2 * time.Minute, uses: 1, pause: time.Minute, length: day / 4, with: 730, least: 720, beats: 11_900},
+		"the same, another hold":        {maxIdle: 2 * time.Minute, uses: 1, pause: time.Minute, other: true, length: day / 4, with: 730, least: 720, beats: 11_900},
+		"a use each hour":               {maxIdle: 2 * time.Minute, uses: 1, pause: time.Hour, length: day, with: 50, least: 48, beats: 30},
+		"20 uses each hour":             {maxIdle: time.Minute, uses: 20, pause: time.Hour, length: day, with: 960, least: 960, beats: 1_000},
+		"5 uses each 10 minutes":        {maxIdle: 12 * time.Minute, uses: 5, pause: 10 * time.Minute, length: day / 4, with: 410, least: 360, beats: 11_900},
+		"the same, kept for a minute":   {maxIdle: time.Minute, uses: 5, pause: 10 * time.Minute, length: day / 4, with: 365, least: 360, beats: 200},
+		"the same, and another hold":    {maxIdle: 12 * time.Minute, uses: 5, pause: 10 * time.Minute, other: true, length: day / 4, with: 410, least: 360, beats: 11_900},
+		"100 locks, a use each minute":  {maxIdle: 2 * time.Minute, locks: 100, uses: 1, pause: time.Minute, length: day / 24, with: 12_500, least: 12_000, beats: 1980},
+		"100 locks, a use each 2 s":     {maxIdle: time.Minute, locks: 100, uses: 1, pause: 2 * time.Second, length: day / 144, with: 21_000, least: 60_000, beats: 330},
+		"kept and not used for an hour": {maxIdle: 2 * time.Hour, uses: 10, pause: time.Hour, other: true, length: day / 24, with: 85, least: 20, beats: 1990},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				s.Ctx = context.Background()
+				measure := func(maxIdle time.Duration) (asked, beats int64) {
+					p := s.Venue.Proxy(s, s.Server)
+					conn := s.Venue.Connect(s, 10*time.Second, p.Addr())
+					defer conn.Close()
+					if row.other {
+						h, err := rwlock.New(locks.On(conn), s.Path+"-other").Lock(s.Ctx)
+						s.Must(err)
+						defer func() { _ = h.Release(s.Ctx) }()
+					}
+					var all []*rwlock.RWMutex
+					for i := range max(1, row.locks) {
+						path := fmt.Sprint(s.Path, "-", i) // not a container, which the server would delete in a pause
+						_, _ = s.Witness.Client().Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+						all = append(all, rwlock.New(locks.On(conn), path, rwlock.WithMaxIdle(maxIdle)))
+					}
+					for began := time.Now(); time.Since(began) < row.length; time.Sleep(row.pause) { // virtual
+						for _, m := range all {
+							for range row.uses {
+								h, err := m.Lock(s.Ctx)
+								s.Must(err)
+								s.Must(h.Release(s.Ctx))
+							}
+						}
+					}
+					for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.ExistsOp, proxy.SetOp, proxy.DeleteOp} {
+						asked += p.Seen(op)
+					}
+					return asked, p.Seen(proxy.CheckOp)
+				}
+				with, beats := measure(row.maxIdle)
+				without, _ := measure(0)
+				s.Logf("%-30s %5v: %6d requests and %6d heartbeats, without the option %6d requests", name, row.length, with, beats, without)
+				if with > row.with || without < row.least || beats > row.beats {
+					s.Errorf("%d requests and %d heartbeats, without %d; want at most %d and %d, and at least %d", with, beats, without, row.with, row.beats, row.least)
 				}
 			})
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
@@ -424,7 +425,7 @@ func TestAnIdleLockThatIsWantedWithoutAnEvent(t *testing.T) {
 				time.Sleep(100 * time.Millisecond) // virtual
 			}
 		}
-		if took := time.Since(began); took > 3*time.Second {
+		if took := time.Since(began); took > queue.FirstRecheck+time.Second {
 			k.Errorf("it waited for %v", took)
 		}
 		release(k.Stage, writer.Granted())
@@ -541,5 +542,39 @@ func TestACancellationWhileALockBecomesIdle(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// The time that a lock is held does not count as a time without a use.
+func TestALockThatWasHeldForLongIsKept(t *testing.T) {
+	eachIdle(t, func(k keeper) {
+		token := k.idle()
+		for _, held := range []time.Duration{3 * queue.FirstRecheck / 4, 2 * maxIdle} {
+			h := k.take()
+			time.Sleep(held) // virtual
+			release(k.Stage, h)
+			next := k.take()
+			if next.Token() != token {
+				k.Errorf("held for %v: another node", held)
+			}
+			release(k.Stage, next)
+		}
+	})
+}
+
+// A release whose ctx is canceled passes the lock on, too.
+func TestACanceledReleaseHandsTheLockOn(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s).with(rwlock.WithHandoff(3))
+		h := c.write()
+		next := contract.Begin(s, s.Ctx, c.Lock)
+		s.Settle()
+		_ = h.Release(canceled(s.Ctx))
+		got := next.Granted()
+		if got.Token() != h.Token() {
+			s.Error("another node")
+		}
+		release(s, got)
 	})
 }

@@ -65,7 +65,14 @@ func WithHandoff(n int) Option {
 // It is for locks that one process uses again and again, or that many processes read and few write.
 // A process begins to keep a lock when it has acquired it a few times in succession, each time
 // within d of the release before, and no conflicting caller of another process came in between. It
-// stops while others often come first.
+// stops while others often come first, or after it has kept the lock in vain.
+//
+// An idle lock has the price of a hold: the heartbeats of its connection, one each 2T/11 (1.8 s at
+// T = 10 s), which all locks of the connection share. If the process dies, is paused or loses the
+// network, others wait up to T plus a tick for a lock that it was not using: see
+// [zklocks.WithSessionFile]. An idle lock that is not used sends a read after 5 s, 10 s, and so on
+// up to each minute; a use after more than 5 s sends one read. So d should be a few times the
+// usual pause between two uses.
 //
 // When a conflicting caller of another process queues, no further hold begins, and the last release
 // deletes the node. While others wait, the writers of this RWMutex have one place in the queue: the

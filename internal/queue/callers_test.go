@@ -93,7 +93,7 @@ func TestNobodyEntersAnIdleGrantThatIsLost(t *testing.T) {
 		tenure.users.Store(0)
 		var watched, entered bool
 		tenure.grant.OnEnd(func(error) {
-			watched = !fired(tenure.alone.Load())
+			watched = !fired(tenure.alone.Load().Watch)
 			entered = tenure.join(context.Background())
 		})
 		x.conn.Close()

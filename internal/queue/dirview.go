@@ -30,7 +30,8 @@ type dirView struct {
 	now   atomic.Pointer[view] // each method loads it once
 	mzxid atomic.Int64         // of the directory's data in the last listing
 	quiet atomic.Bool          // the listing before it had the same mzxid
-	timed atomic.Bool          // a timer will drop the view of now
+	timed atomic.Bool          // a timer will doubt the view of now
+	asks  chan struct{}        // has an element while a caller asks whether a writer has come
 }
 
 // view is one listing, and its watch. The methods may be called on nil.
@@ -41,6 +42,7 @@ type view struct {
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see sharedNode.ask
 	proved  *atomic.Int64   // the zxid up to which the directory is known to be the same
+	doubted bool            // the server may have withheld a writer's event: a reader that would join asks
 	// check fails if a writer has come since the listing, or the client may not read the directory.
 	// It does not fail in a directory that was deleted, created again and touched by as many
 	// writers, see sameDir.
@@ -92,14 +94,16 @@ func (v *view) valid() bool {
 	return v != nil && v.writers != nil && !fired(v.writers) && v.client.Epoch() == v.epoch
 }
 
-// expires has the view dropped after FirstRecheck: then no reader joins although the server has
+// expires has the view doubted after FirstRecheck: then no reader joins although the server has
 // withheld a writer's event. Because of the timer a reader that joins reads no clock.
 func (d *dirView) expires(v *view) {
 	if d.timed.Load() || d.timed.Swap(true) {
 		return
 	}
 	time.AfterFunc(FirstRecheck, func() {
-		d.now.CompareAndSwap(v, nil)
+		doubted := *v
+		doubted.doubted = true
+		d.now.CompareAndSwap(v, &doubted)
 		d.timed.Store(false)
 	})
 }
@@ -165,39 +169,49 @@ func (s *sharedNode) may() answer {
 		return unknown
 	case !v.valid():
 		return no
+	case v.doubted:
+		return unknown
 	}
 	//invariant 6: v.newest < s.at.Load()-1
 	s.queue.view.expires(v)
 	return yes
 }
 
-// ask is may, but if the answer is unknown, it sets the watch. If the version of the directory's
-// data is still the same, no writer has come in between.
+// ask is may, but if the answer is unknown, it sets the watch, or reads the directory. If the version
+// of the directory's data is still the same, no writer has come in between. One caller asks, and the
+// others wait for its answer.
 func (s *sharedNode) ask(ctx context.Context) answer {
+	d := &s.queue.view
 	if may := s.may(); may != unknown {
 		return may
 	}
-	if v := s.queue.view.now.Load(); v != nil && v.writers == nil {
-		if w := s.queue.watchWriters(ctx, zkclient.AnySession); w != nil {
-			var now *view
-			if w.Stat.Mzxid == v.mzxid {
-				copied := *v
-				copied.writers, now = w, &copied
-			}
-			s.queue.view.now.CompareAndSwap(v, now)
-		}
+	select {
+	case d.asks <- struct{}{}:
+		defer func() { <-d.asks }()
+	case <-ctx.Done():
+		return no
+	}
+	v, may := d.now.Load(), s.may()
+	if v == nil || may != unknown {
+		return may
+	}
+	var dir *zk.Stat
+	proved := *v
+	if v.writers != nil {
+		_, dir, _ = s.queue.client.Get(ctx, s.queue.dir)
+		proved.doubted = false
+	} else if proved.writers = s.queue.watchWriters(ctx, zkclient.AnySession); proved.writers != nil {
+		dir = proved.writers.Stat
+	}
+	switch {
+	case dir == nil:
+		return unknown
+	case dir.Mzxid == v.mzxid:
+		d.now.CompareAndSwap(v, &proved)
+	default:
+		d.now.CompareAndSwap(v, nil)
 	}
 	return s.may()
-}
-
-// confirmed renews the view if it is of this version of the directory's data.
-func (s *sharedNode) confirmed(mzxid int64) bool {
-	v := s.queue.view.now.Load()
-	if v == nil || v.mzxid != mzxid {
-		return false
-	}
-	renewed := *v
-	return s.queue.view.now.CompareAndSwap(v, &renewed)
 }
 
 // writers returns the watch that fires when a writer comes; nil: there is none.

@@ -2,8 +2,9 @@ package queue
 
 import "time"
 
-// keeper decides whether a tenure is worth a keep. A keep costs one request or two; three if
-// another client comes, which then has to wait. Each caller that enters saves two. Without a
+// keeper decides whether a tenure is worth a keep. A keep costs at least one request or two; three if
+// another client comes, which then has to wait; and more while it lasts (Tenure.guard). Each caller
+// that enters saves two. Without a
 // request the keeper knows what a keep would have saved: between two grants of this process nobody
 // else came if their numbers are consecutive, or for readers, if the version of the directory's
 // data is the same. So it keeps a tenure after debt such grants in a row. Callers.mu guards it.
@@ -37,7 +38,7 @@ func (k *keeper) keeps() bool {
 }
 
 // kept counts a keep that has ended.
-func (k *keeper) kept(cost int, uses int64) {
+func (k *keeper) kept(cost float64, uses int64) {
 	k.left = time.Now()
-	k.debt = max(-credit, min(k.debt+cost-2*int(min(uses, mostDebt)), mostDebt))
+	k.debt = max(-credit, min(k.debt+int(min(cost, mostDebt))-2*int(min(uses, mostDebt)), mostDebt))
 }

@@ -31,12 +31,10 @@ type Tenure struct {
 	shared *sharedNode // of readers; nil: it has at most one hold
 	grant  *Grant      // nil: queued; set once, before a caller enters
 
-	// alone fires when a child of the directory is created or deleted. It was set while the node of
-	// the tenure was the only child. It is the evidence of a tenure that is not shared; nil: none.
-	alone  atomic.Pointer[zkclient.Watch]
-	kept   atomic.Bool  // it may be idle, and guard runs
-	wanted atomic.Bool  // guard has ended: nobody enters any more
-	uses   atomic.Int64 // how many callers have entered that would have queued otherwise
+	alone  atomic.Pointer[solitude] // the evidence of a tenure that is not shared; nil: none
+	kept   atomic.Bool              // it may be idle, and guard runs
+	wanted atomic.Bool              // guard has ended: nobody enters any more
+	uses   atomic.Int64             // how many callers have entered that would have queued otherwise
 
 	// waiting are the callers that wait for the grant; then, if the tenure is not shared, those
 	// that wait in line. passed is how often it was passed on although other clients may wait. Both
@@ -59,6 +57,13 @@ type Tenure struct {
 
 const gone = math.MinInt64
 
+// solitude is a watch that fires when a child of the directory is created or deleted. It was set
+// while the node of the tenure was the only child.
+type solitude struct {
+	*zkclient.Watch
+	proved time.Time // when the node was last listed as the only child
+}
+
 // may reports whether another caller may enter: the grant has not ended, the node is known to
 // exist, and no other client is known to wait behind it (invariants 6 and 13).
 func (t *Tenure) may() answer {
@@ -66,8 +71,11 @@ func (t *Tenure) may() answer {
 	case t.wanted.Load() || t.grant.Err() != nil:
 		return no
 	case t.shared == nil:
-		if alone := t.alone.Load(); alone == nil || fired(alone) {
+		switch alone := t.alone.Load(); {
+		case alone == nil || fired(alone.Watch):
 			return no
+		case time.Since(alone.proved) > FirstRecheck: // the server may have withheld the event
+			return unknown
 		}
 		return yes
 	}
@@ -85,30 +93,33 @@ func (t *Tenure) ask(ctx context.Context) bool {
 	if t.shared != nil {
 		return t.shared.ask(ctx) == yes && t.grant.Exists(ctx) && t.may() == yes
 	}
-	n := t.grant.granted.nodes[0]
-	w, err := t.grant.client.WatchChildren(ctx, t.grant.sess, n.queue.dir)
-	if err != nil || w.Only != n.node.Name { // one other child is not enough, the own node may be gone
+	alone, n, now := t.alone.Load(), t.grant.granted.nodes[0], time.Now()
+	if alone == nil {
+		w, err := t.grant.client.WatchChildren(ctx, t.grant.sess, n.queue.dir)
+		if err != nil || w.Only != n.node.Name { // one other child is not enough, the own node may be gone
+			return false
+		}
+		alone = &solitude{Watch: w}
+	} else if children, _, err := t.grant.client.Children(ctx, t.grant.sess, n.queue.dir); err != nil || !slices.Equal(children, []string{n.node.Name}) {
 		return false
 	}
-	t.alone.Store(w)
+	t.alone.Store(&solitude{alone.Watch, now})
 	return t.may() == yes
 }
 
-// confirm asks whether no other client waits, in case the server has withheld an event.
-func (t *Tenure) confirm(ctx context.Context) bool {
-	n := t.grant.granted.nodes[0]
-	if t.shared != nil {
-		_, dir, err := t.grant.client.Get(ctx, n.queue.dir)
-		return err == nil && t.shared.confirmed(dir.Mzxid)
-	}
-	children, _, err := t.grant.client.Children(ctx, t.grant.sess, n.queue.dir)
-	return err == nil && slices.Equal(children, []string{n.node.Name})
+// open reports whether another caller may enter, if need be by a request.
+func (t *Tenure) open(ctx context.Context) bool {
+	may := t.may()
+	return may == yes || may == unknown && t.ask(ctx)
 }
 
 // evidence returns the watch that fires when another client waits; nil if one may wait already.
 func (t *Tenure) evidence() *zkclient.Watch {
 	if t.shared == nil {
-		return t.alone.Load()
+		if alone := t.alone.Load(); alone != nil {
+			return alone.Watch
+		}
+		return nil
 	}
 	return t.shared.writers()
 }
@@ -161,6 +172,9 @@ func (t *Tenure) Leave(ctx context.Context, _ *Hold) error {
 			return nil
 		}
 		return t.end(ctx)
+	}
+	if t.kept.Load() {
+		t.open(ctx) // the evidence may have become old during the hold
 	}
 	passed, unproved := of.pass(t, false)
 	switch {
@@ -229,7 +243,7 @@ func (of *Callers) keep(ctx context.Context, t *Tenure) bool {
 	case of.MaxIdle == 0 || ctx.Err() != nil || ctx.Value(exiting{}) != nil || of.current.Load() != t || t.grant.isRequested():
 		return false
 	case t.kept.Load():
-		return t.may() == yes
+		return t.open(ctx)
 	}
 	of.mu.Lock()
 	keeps := of.pending == nil && of.keeper.keeps()
@@ -258,43 +272,48 @@ func (of *Callers) want(t *Tenure) {
 	_ = t.endIdle(NoWait)
 }
 
-func (of *Callers) count(cost int, uses int64) {
+func (of *Callers) count(cost float64, uses int64) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	of.keeper.kept(cost, uses)
 }
 
 // guard returns when another client waits for the lock or asks for it, when no caller has entered
-// for too long, or when the grant has ended. It returns how many requests the keep has cost.
-func (t *Tenure) guard(maxIdle time.Duration) (cost int) {
-	const confirmed = FirstRecheck / 2 // before dirView.expires
+// for too long, or when the grant has ended. It returns how many requests the keep has cost: those
+// that ask again, in case the server has withheld an event, after 5 s, twice that, and so on up to
+// a minute; the heartbeats of a session that nothing else keeps; and what the end takes.
+func (t *Tenure) guard(maxIdle time.Duration) (cost float64) {
 	ctx, stop := t.grant.living(context.Background())
 	defer stop()
 	var own *zkclient.Watch
-	uses, used, last := int64(0), time.Now(), time.Now()
+	uses, used, asked := int64(0), time.Now(), time.Now()
 	// In the first moment it does not watch the node: if another client comes now, that would be a
 	// request for nothing.
-	for tick := min(maxIdle/4, 100*time.Millisecond); t.may() == yes || t.may() == unknown && t.ask(ctx); tick = min(maxIdle/4, confirmed) {
+	tick, doubt := min(maxIdle/4, 100*time.Millisecond), FirstRecheck
+	for t.may() != no {
+		began := time.Now()
 		if wire.Wait(ctx, time.After(tick), t.evidence(), own) && t.may() == no {
 			break
 		}
 		if now := t.uses.Load(); now != uses || t.users.Load() > 0 {
 			uses, used = now, time.Now()
-		} else if time.Since(used)+tick >= maxIdle {
-			return 1
+		} else if cost += t.grant.lease.Heartbeats(time.Since(began)); time.Since(used)+tick >= maxIdle {
+			return cost + 1
 		}
+		tick = min(maxIdle/4, FirstRecheck/2)
 		var err error
 		own, err = t.grant.client.Watch(ctx, t.grant.sess, t.grant.granted.nodes[0].path())
 		if err != nil || isReleaseRequest(own.Data) {
 			break
 		}
-		if time.Since(last) >= confirmed {
-			if last = time.Now(); !t.confirm(ctx) {
+		if time.Since(asked) >= doubt {
+			asked, doubt = time.Now(), min(2*doubt, time.Minute)
+			if cost++; !t.open(ctx) {
 				break
 			}
 		}
 	}
-	return 3
+	return cost + 3
 }
 
 // endIdle ends the tenure if it is idle.

@@ -40,13 +40,13 @@ func (c *Conn) KeepAlive(on bool) {
 	c.beats.wanted = on
 	due := c.beats.due
 	if now := time.Now(); !due.After(now) {
-		due = now.Add(c.beatPeriod())
+		due = now.Add(c.BeatPeriod())
 	}
 	c.beatAt(due)
 }
 
-// beatPeriod returns P.
-func (c *Conn) beatPeriod() time.Duration { return c.Timeout() * 2 / 11 }
+// BeatPeriod returns P, the time between two heartbeats.
+func (c *Conn) BeatPeriod() time.Duration { return c.Timeout() * 2 / 11 }
 
 // beatAt sets when the next heartbeat is sent. On a new connection, which has no proof yet, that is
 // at once. Caller holds mu.
@@ -72,9 +72,9 @@ func (c *Conn) beat() {
 		c.mu.Unlock()
 		return
 	}
-	due := c.beats.due.Add(c.beatPeriod())
+	due := c.beats.due.Add(c.BeatPeriod())
 	if now.After(due) { // the process was paused
-		due = now.Add(c.beatPeriod())
+		due = now.Add(c.BeatPeriod())
 	}
 	c.beatAt(due)
 	c.mu.Unlock()

@@ -55,6 +55,15 @@ func (c *Client) Keep(session int64) *Lease {
 	return l
 }
 
+// Heartbeats returns how many of the heartbeats in a time are due to this lease. All leases of the
+// connection share them.
+func (l *Lease) Heartbeats(d time.Duration) float64 {
+	m := &l.client.monitor
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return float64(d) / float64(l.client.conn.BeatPeriod()) / float64(max(1, len(m.leases)))
+}
+
 // OnLoss registers lose, and holder for Holders. The monitor calls lose, on another goroutine, when
 // the session must be considered lost, and again in each Check until the lease ends. lose must
 // return when the holders have been notified, also if another call notifies them.

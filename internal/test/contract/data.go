@@ -83,10 +83,7 @@ func (s *scene) ours() bool {
 
 func dataStay(s *scene) {
 	ours := s.ours()
-	s.wipe(s.dirs()...)
-	if s.Dir != s.Path {
-		s.wipe(s.Path)
-	}
+	s.move(s.Path + "-stored") // the server may be about to delete the directory
 	s.store()
 	if !ours {
 		s.used(s.client(), s.behind())
