@@ -311,7 +311,8 @@ func TestSASLRefusedLater(t *testing.T) {
 	})
 }
 
-// Whoever ends the session of a dead process authenticates first, as that process did.
+// Whoever ends the session of a dead process authenticates first, as that process did. The handshake
+// states no zxid, and asks for the shortest timeout, in case that no more packet arrives.
 func TestEndAuthenticates(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -322,6 +323,10 @@ func TestEndAuthenticates(t *testing.T) {
 		began := time.Now()
 		if err := End(t.Context(), []string{"zk1:2181"}, 4*time.Second, *dead, WithDialer(f.dial), WithSASL(pass)); err != nil {
 			t.Fatal(err)
+		}
+		hello := encode(nil, int32(0), int64(0), int32(1), dead.ID, dead.Password)
+		if got := f.written(began)[0].body; !bytes.Equal(got, hello) {
+			t.Errorf("the handshake is %x, want %x", got, hello)
 		}
 		var ops []int32
 		for _, w := range f.written(began)[1:] { // behind the handshake
