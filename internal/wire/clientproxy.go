@@ -121,6 +121,9 @@ func (x *client) end() {
 		x.conn.mu.Lock()
 		q, closing := x.pipe, x.closing
 		answers := q != nil && q.shaken && !q.lost
+		if q != nil && q.lost {
+			q.end() // go-zookeeper then asks for another
+		}
 		x.conn.mu.Unlock()
 		if answers && !closing {
 			x.zk.Close()
