@@ -48,8 +48,8 @@ func gone(t *testing.T, witness *wire.Conn, node string) {
 	}
 }
 
-// Any member ends a session of any other, while the old connection is open; the second time there
-// is nothing to end.
+// Any member ends a session of any other, while its owner lives and sends requests; the second time
+// there is nothing to end.
 func TestAnyMemberEndsASession(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -61,6 +61,14 @@ func TestAnyMemberEndsASession(t *testing.T) {
 				conn, node := connect(t, v, 20*time.Second, []string{from}, ann), fmt.Sprintf("/end%d%d", i, j)
 				if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
 					t.Fatal(err)
+				}
+				for range 4 {
+					go func() {
+						for !conn.IsClosed() {
+							_, _ = conn.Ask(context.Background(), wire.AnySession, wire.Exists("/"))
+							time.Sleep(time.Millisecond)
+						}
+					}()
 				}
 				dead := *conn.Own()
 				for _, want := range []error{nil, wire.ErrOver} {
