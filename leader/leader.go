@@ -78,7 +78,7 @@ func (e *Election) campaign(ctx context.Context, op string, wait bool) (*zklocks
 			c.leave()
 		}
 	}()
-	grant, err := e.queue.Acquire(ctx, e.request, wait)
+	grant, err := e.queue.Join(ctx, e.request, wait)
 	if err != nil {
 		return nil, e.queue.Fail(call, op, err)
 	}

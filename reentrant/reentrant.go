@@ -210,7 +210,7 @@ var errOwned = errors.New("the caller holds the lock already")
 
 // refuse returns an error if the caller already owns the lock: All cannot re-enter it.
 func (m *Mutex) refuse(ctx context.Context) error {
-	m.callers.GiveUp(ctx)
+	m.callers.EndIdle(ctx)
 	c := m.carried(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -127,8 +127,8 @@ func (m *RWMutex) readPart() queue.Part  { return m.part(m.kinds.read) }
 
 func (m *RWMutex) part(kind znode.Kind) queue.Part {
 	return queue.Part{Queue: m.queue, Request: request(kind), Ready: func(ctx context.Context) error {
-		m.reads.GiveUp(ctx)
-		m.writes.GiveUp(ctx)
+		m.reads.EndIdle(ctx)
+		m.writes.EndIdle(ctx)
 		return nil
 	}}
 }
@@ -146,7 +146,7 @@ func (m *RWMutex) made() *RWMutex {
 // take acquires the lock as one of the callers mine. An idle grant of the others would be ahead.
 func (m *RWMutex) take(ctx context.Context, op string, kind znode.Kind, mine, others *queue.Callers, wait bool) (*zklocks.Hold, error) {
 	call := m.queue.Call(ctx, request(kind))
-	others.GiveUp(ctx)
+	others.EndIdle(ctx)
 	grant, by, err := mine.Acquire(ctx, wait)
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)

@@ -105,7 +105,7 @@ func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zkl
 	call := s.queue.Call(ctx, request)
 	var grant *queue.Grant
 	if err == nil {
-		grant, err = s.queue.Acquire(ctx, request, wait)
+		grant, err = s.queue.Join(ctx, request, wait)
 	}
 	if err != nil {
 		return nil, s.queue.Fail(call, op, err)

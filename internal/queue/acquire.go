@@ -7,10 +7,10 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// Acquire is the ZooKeeper lock recipe: it queues until the request is granted or ctx ends. If wait
+// Join is the ZooKeeper lock recipe: it queues until the request is granted or ctx ends. If wait
 // is false, it lists first, and returns hold.ErrBusy instead of waiting. The numbers are the steps
 // of doc.go. For several locks at once see together.go.
-func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
+func (q *Queue) Join(ctx context.Context, r Request, wait bool) (*Grant, error) {
 	if q.err != nil {
 		return nil, q.err
 	}

@@ -55,7 +55,7 @@ func newQueue(t *testing.T, conn *wire.Conn, dir string, cfg Config) *Queue {
 // lock returns a hold of one node.
 func lock(t *testing.T, q *Queue, kind znode.Kind) *Hold {
 	t.Helper()
-	g, err := q.Acquire(t.Context(), Request{Kind: kind, Nodes: 1}, true)
+	g, err := q.Join(t.Context(), Request{Kind: kind, Nodes: 1}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 		q := newQueue(x.T, x.conn, x.queue.dir, cfg)
 		x.other(znode.Write) // the holder
 		began := time.Now()
-		_, err := q.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
+		_, err := q.Join(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
 		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= FirstRecheck {
 			t.Errorf("after %v: %v, want %v at once", time.Since(began), err, zk.ErrNoAuth)
 		}
@@ -344,7 +344,7 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 						x.must(nil, x.witness.Client().Delete(ahead, -1))
 					}
 				})
-				g, err := x.queue.Acquire(ctx, Request{Kind: x.kind, Nodes: 1}, true)
+				g, err := x.queue.Join(ctx, Request{Kind: x.kind, Nodes: 1}, true)
 				if took := time.Since(began); took > 21*time.Minute {
 					t.Errorf("it has waited for %v", took)
 				}
@@ -355,7 +355,7 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 					return
 				}
 				if x.must(nil, err); err == nil {
-					x.must(nil, g.Release(ctx))
+					x.must(nil, g.GiveUp(ctx))
 				}
 			})
 		})

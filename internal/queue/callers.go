@@ -46,7 +46,7 @@ func (q *Queue) NewCallers(r Request, s Sharing) *Callers {
 // Acquire enters a grant, or waits for one. A nil Leaver means that the grant has one hold.
 func (of *Callers) Acquire(ctx context.Context, wait bool) (*Grant, Leaver, error) {
 	if of.Sharing == (Sharing{}) || of.queue.err != nil {
-		g, err := of.queue.Acquire(ctx, of.request, wait)
+		g, err := of.queue.Join(ctx, of.request, wait)
 		return g, nil, err
 	}
 	t, err := of.acquire(ctx, wait)
@@ -73,9 +73,9 @@ func (of *Callers) acquire(ctx context.Context, wait bool) (*Tenure, error) {
 	return of.try(ctx)
 }
 
-// GiveUp releases the grant if it is idle, for another caller of the value that is about to queue
+// EndIdle releases the grant if it is idle, for another caller of the value that is about to queue
 // behind it.
-func (of *Callers) GiveUp(ctx context.Context) {
+func (of *Callers) EndIdle(ctx context.Context) {
 	if t := of.current.Load(); t != nil {
 		_ = t.endIdle(ctx)
 	}
@@ -106,7 +106,7 @@ func (of *Callers) try(ctx context.Context) (*Tenure, error) {
 	}
 	t, request := of.tenure()
 	request.tries = of.MaxIdle > 0
-	grant, err := of.queue.Acquire(ctx, request, request.tries)
+	grant, err := of.queue.Join(ctx, request, request.tries)
 	if err != nil {
 		return nil, err
 	}

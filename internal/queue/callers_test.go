@@ -57,7 +57,7 @@ func TestNoReaderJoinsATenureThatIsOver(t *testing.T) {
 				t.Error("a tenure that was over went on")
 			}
 		}
-		x.must(nil, tenure.grant.Release(t.Context()))
+		x.must(nil, tenure.grant.GiveUp(t.Context()))
 	})
 }
 
@@ -137,7 +137,7 @@ func TestAGrantThatNoCallerWaitsForIsReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x, of := callers(t, v, znode.Read, s)
-				grant, err := x.queue.Acquire(t.Context(), of.request, true)
+				grant, err := x.queue.Join(t.Context(), of.request, true)
 				x.must(nil, err)
 				tenure, _ := of.tenure()
 				of.deliver(tenure, grant, nil)

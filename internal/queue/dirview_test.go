@@ -44,9 +44,9 @@ func shared(t *testing.T, v venue.Venue) *testQueue {
 func (x *testQueue) reads() error {
 	ctx, cancel := context.WithTimeout(x.Context(), time.Minute)
 	defer cancel()
-	g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, shared: &sharedNode{queue: x.queue}}, true)
+	g, err := x.queue.Join(ctx, Request{Kind: znode.Read, Nodes: 1, shared: &sharedNode{queue: x.queue}}, true)
 	if err == nil {
-		err = g.Release(ctx)
+		err = g.GiveUp(ctx)
 	}
 	return err
 }

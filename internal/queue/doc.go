@@ -39,7 +39,7 @@
 //	   +------------+   +------> left                   +-- session over, Conn closed --> lost
 //
 // The process that created the nodes deletes them: waiters.leave does it for a waiter,
-// Grant.Release for a released grant, and a goroutine of Grant.CleanUp for a lost grant. For a
+// Grant.GiveUp for a released grant, and a goroutine of Grant.CleanUp for a lost grant. For a
 // grant they first wait until a downgrade under way has ended (Grant.stable). Each repeats the
 // request until the nodes are gone, the Conn is closed, or the session is over. A caller that waits
 // for that returns when the session must be considered lost (zkclient.Lease.Finish). The server
@@ -137,6 +137,7 @@
 //	waiter.go     the nodes of a request, steps 1 and 2, and how a waiter leaves
 //	shortcut.go   grants without a listing
 //	dirview.go    what readers know of the queue, and whether they may share a node
+//	doubt.go      how long a watch is trusted
 //	queue.go      the directory, and the configuration
 //	identity.go   the data of a node
 //	conflict.go   step 3: which nodes wait for which

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
@@ -191,8 +190,8 @@ func (f *follower) follow(ctx context.Context) error {
 // member's node, or the directory of an empty queue, the server withholds the event. So wait also
 // reads the node or the directory, after FirstRecheck, twice that, and so on.
 func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, watch *zkclient.Watch) error {
-	for delay := FirstRecheck; ; delay *= 2 {
-		rung := wire.Wait(ctx, time.After(delay), watch)
+	for event := new(doubt); ; {
+		rung := event.wait(ctx, watch)
 		f.until = lease.Deadline()
 		if rung || ctx.Err() != nil {
 			return nil

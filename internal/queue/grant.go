@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -201,9 +200,9 @@ func (g *Grant) Finish(ctx context.Context, goingOn string, call func() error) e
 	return g.lease.Finish(ctx, goingOn, call)
 }
 
-// Release deletes all nodes. The deletion starts even if ctx has ended; ctx and the session's
+// GiveUp releases the grant: it deletes all nodes. The deletion starts even if ctx has ended; ctx and the session's
 // deadline bound the wait for the answer.
-func (g *Grant) Release(ctx context.Context) error {
+func (g *Grant) GiveUp(ctx context.Context) error {
 	if end := g.state.Release(); end != nil {
 		return end
 	}
@@ -214,7 +213,7 @@ func (g *Grant) Release(ctx context.Context) error {
 // releaseIn deletes the nodes in some queues. If no other nodes are left, the grant ends.
 func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
 	if _, others := in(g.held.Load().nodes, queues...); others == nil {
-		return g.Release(ctx)
+		return g.GiveUp(ctx)
 	}
 	if end := g.Err(); end != nil {
 		return end
@@ -224,7 +223,7 @@ func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
 			held := g.stable()
 			these, others := in(held.nodes, queues...)
 			if others == nil { // they have been released meanwhile
-				return g.Release(context.Background())
+				return g.GiveUp(context.Background())
 			}
 			if g.held.CompareAndSwap(held, &heldNodes{nodes: others}) {
 				return g.remove(these, true)
@@ -273,20 +272,18 @@ func (g *Grant) WatchNodes() {
 func (g *Grant) watch(n nodeRef) {
 	ctx, stop := g.living(context.Background())
 	defer stop()
-	for delay := FirstRecheck; ; {
+	for event := new(doubt); ; {
 		w, err := g.client.WatchNode(ctx, g.sess, n.path())
 		if err == nil || err == zk.ErrNoAuth {
-			rung := wire.Wait(ctx, time.After(delay), w)
+			rung := event.wait(ctx, w)
 			switch {
 			case ctx.Err() != nil:
 				return
 			case rung:
-				delay = FirstRecheck
 				if event, _ := w.Fired(); zkclient.Gone(event) {
 					err = zk.ErrNoNode
 				}
 			default: // the server may withhold the event
-				delay = min(2*delay, time.Hour)
 				_, _, err = g.client.Get(ctx, n.path())
 			}
 		}

@@ -21,7 +21,7 @@ import (
 // holds acquires the lock, and begins many holds on the grant.
 func (x *testQueue) holds(n int) (*Grant, []<-chan struct{}) {
 	x.Helper()
-	grant, err := x.queue.Acquire(x.Context(), Request{Kind: x.kind, Nodes: 1}, true)
+	grant, err := x.queue.Join(x.Context(), Request{Kind: x.kind, Nodes: 1}, true)
 	x.must(nil, err)
 	lost := make([]<-chan struct{}, n)
 	for i := range lost {
@@ -69,7 +69,7 @@ func TestAGrantThatIsBeingReleasedIsNotHeld(t *testing.T) {
 		says("has held 1 for ")
 		f := x.proxy.Next(proxy.DeleteOp, proxy.HoldRequest)
 		done := make(chan error)
-		go func() { done <- grant.Release(context.Background()) }()
+		go func() { done <- grant.GiveUp(context.Background()) }()
 		<-f.Fired()
 		says("holds none")
 		f.Release()
@@ -109,7 +109,7 @@ func TestAGrantThatHasEndedIsForgotten(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newTestQueue(t, v, 10*time.Second)
 		for end, call := range map[string]func(*Grant){
-			"released": func(g *Grant) { x.must(nil, g.Release(t.Context())) },
+			"released": func(g *Grant) { x.must(nil, g.GiveUp(t.Context())) },
 			"lost":     func(g *Grant) { g.state.Lose(errors.New("test")) },
 		} {
 			grant, _ := x.holds(1)
@@ -216,7 +216,7 @@ func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 		l := newQueue(t, x.conn, x.queue.dir, with(cfg, lockNames))
 		r := Request{Kind: znode.Lock, Nodes: 1}
 		call := l.Call(t.Context(), r)
-		grant, err := l.Acquire(t.Context(), r, true)
+		grant, err := l.Join(t.Context(), r, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	}
 	var left error
 	if h.leaver == nil {
-		left = h.Grant.Release(ctx)
+		left = h.Grant.GiveUp(ctx)
 	} else {
 		left = h.leaver.Leave(ctx, h)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -104,17 +103,15 @@ func (g *Grant) isRequested() bool {
 func (g *Grant) watchRequest(n nodeRef) {
 	ctx, stop := g.living(context.Background())
 	defer stop()
-	for delay := FirstRecheck; ; {
+	for event := new(doubt); ; {
 		var data []byte
 		w, err := g.client.Watch(ctx, g.sess, n.path())
 		switch {
 		case err == nil && isReleaseRequest(w.Data):
 			data = w.Data
 		case err != nil && err != zk.ErrNoAuth: // below
-		case wire.Wait(ctx, time.After(delay), w):
-			delay = FirstRecheck
+		case event.wait(ctx, w):
 		default: // the server may have withheld the event, for lack of READ
-			delay = min(2*delay, time.Hour)
 			data, _, err = g.client.Get(ctx, n.path())
 		}
 		switch {

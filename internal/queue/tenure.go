@@ -289,7 +289,7 @@ func (t *Tenure) guard(maxIdle time.Duration) (cost float64) {
 	uses, used, asked := int64(0), time.Now(), time.Now()
 	// In the first moment it does not watch the node: if another client comes now, that would be a
 	// request for nothing.
-	tick, doubt := min(maxIdle/4, 100*time.Millisecond), FirstRecheck
+	tick, event := min(maxIdle/4, 100*time.Millisecond), new(doubt)
 	for t.may() != no {
 		began := time.Now()
 		if wire.Wait(ctx, time.After(tick), t.evidence(), own) && t.may() == no {
@@ -306,8 +306,9 @@ func (t *Tenure) guard(maxIdle time.Duration) (cost float64) {
 		if err != nil || isReleaseRequest(own.Data) {
 			break
 		}
-		if time.Since(asked) >= doubt {
-			asked, doubt = time.Now(), min(2*doubt, time.Minute)
+		if time.Since(asked) >= event.after() {
+			asked = time.Now()
+			event.due(time.Minute)
 			if cost++; !t.open(ctx) {
 				break
 			}
@@ -326,7 +327,7 @@ func (t *Tenure) endIdle(ctx context.Context) error {
 
 // end releases the grant, for its last holder, and has the callers in line queue again.
 func (t *Tenure) end(ctx context.Context) error {
-	err := t.grant.Release(ctx)
+	err := t.grant.GiveUp(ctx)
 	t.of.follow(t)
 	return err
 }
@@ -367,7 +368,7 @@ func (of *Callers) queueLocked(waiting []*caller) *Tenure {
 	of.pending = t
 	go func() {
 		defer close(t.left)
-		grant, err := of.queue.Acquire(ctx, request, true)
+		grant, err := of.queue.Join(ctx, request, true)
 		of.deliver(t, grant, err)
 		if leaving := (*Leaving)(nil); errors.As(err, &leaving) {
 			<-leaving.Removed
@@ -396,7 +397,7 @@ func (of *Callers) deliver(t *Tenure, grant *Grant, err error) {
 	t.watchLocked()
 	of.mu.Unlock()
 	if err == nil && turns == 0 {
-		_ = grant.Release(NoWait)
+		_ = grant.GiveUp(NoWait)
 	}
 }
 

@@ -101,12 +101,12 @@ func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 		}
 	}
 	if len(parts) == 1 {
-		return parts[0].Queue.Acquire(ctx, parts[0].Request, wait)
+		return parts[0].Queue.Join(ctx, parts[0].Request, wait)
 	}
 	return acquireAll(ctx, parts, wait)
 }
 
-// acquireAll is Queue.Acquire for several parts.
+// acquireAll is Queue.Join for several parts.
 func acquireAll(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	for {
 		all, at, err := enqueue(ctx, parts, wait)

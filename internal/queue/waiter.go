@@ -40,7 +40,7 @@ type waiter struct {
 	token    int64             // the czxid of its nodes; 0: unknown
 	marker   bool              // a waiter behind it may watch for its release marker
 	queued   bool              // observers were notified that it waits
-	patience time.Duration     // how long it waits for an event, see FirstRecheck
+	patience doubt             // how long it waits for an event
 	listed   time.Time         // when it sent the last listing, or the create
 	busy     time.Time         // until when it waits, if it tries; zero: it has not waited yet
 	line     int               // the number of nodes in the last listing
@@ -85,7 +85,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 		}
 		claims[i].Make = p.Queue.dirs(max(limit.Missing, int(p.Queue.missing.Load())))
 		claims[i].Touch = p.Queue.touches(p.Kind)
-		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now(), ahead: p.ahead}
+		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, listed: time.Now(), ahead: p.ahead}
 		if p.ahead == nil {
 			all[i].ahead = new(atomic.Int64)
 		}

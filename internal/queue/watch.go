@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,14 +13,6 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
-
-// FirstRecheck is how long a waiter waits for an event before it checks its turn without one; then
-// twice as long, and so on. Each time is up to a quarter shorter, so that waiters that came
-// together do not list together. The reason: servers from 3.8.4 and 3.9.2 on withhold the events of
-// nodes that the client may not read. If the client may read them again, the waiter waits at most
-// 7/3 of the necessary time plus 5 s. Without READ on the nearest blocker it fails with
-// zk.ErrNoAuth.
-const FirstRecheck = 5 * time.Second
 
 // waitEvent is the second half of step 4: it strikes out blockers that are gone, and returns
 // pending when it may be the waiter's turn.
@@ -45,7 +38,7 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 			break
 		}
 		w.ahead.Store(int64(b.ahead()))
-		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
+		timer := time.NewTimer(w.patience.after() - rand.N(w.patience.after()/4))
 		rung := bell.Wait(limit, timer.C)
 		timer.Stop()
 		switch {
@@ -92,11 +85,11 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 	return watches, pending
 }
 
-// withoutEvent is called when no event has come for the time patience. It makes the waiter read its
+// withoutEvent is called when it is time to ask without an event. It makes the waiter read its
 // limit again, and list again. If the listing would be large and the nearest blocker exists, it
 // returns pending instead, and the waiter continues to wait. A waiter of a semaphore always lists.
 func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
-	w.patience *= 2
+	w.patience.due(math.MaxInt64)
 	w.limit.forget()
 	path := w.queue.path(b.watched[0])
 	switch _, _, err := w.queue.client.Get(ctx, path); {

@@ -303,7 +303,7 @@ var mutants = []mutant{
 		new:  "_ = err",
 		test: "internal/zkclient TestTransact",
 	}, { // Ending.
-		name: "unlock-stops-with-its-context", pkg: "internal/queue", in: "Grant.Release",
+		name: "unlock-stops-with-its-context", pkg: "internal/queue", in: "Grant.GiveUp",
 		why:  "a deferred Release after a cancellation deletes no node",
 		old:  "return g.Finish(ctx, deleting",
 		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.Finish(ctx, deleting",
