@@ -48,11 +48,12 @@ type client struct {
 // A pipe is a network connection to go-zookeeper, which writes one packet per Write, and never from
 // two goroutines at once.
 type pipe struct {
-	client *client
-	on     *packetConn   // nil: the Conn was closed when the pipe was made
-	wake   chan struct{} // receives a value when there is more to read
-	ended  chan struct{} // closed when no more follows
-	read   chan struct{} // closed when go-zookeeper has read the end
+	net.Conn // nil: go-zookeeper calls the methods below alone
+	client   *client
+	on       *packetConn   // nil: the Conn was closed when the pipe was made
+	wake     chan struct{} // receives a value when there is more to read
+	ended    chan struct{} // closed when no more follows
+	read     chan struct{} // closed when go-zookeeper has read the end
 
 	once sync.Once // closes read
 
@@ -302,7 +303,7 @@ func (q *pipe) write(b []byte) (fails bool) {
 		switch op {
 		case opSetWatches:
 			binary.BigEndian.PutUint64(body, uint64(x.since))
-		case opGetData, opExists, opGetChildren, opGetChildren2:
+		case opGetData, opExists, opGetChildren2:
 			x.watched = x.watched || bytes.HasSuffix(body, []byte{1})
 		}
 		q.pending++
@@ -382,16 +383,16 @@ func (c *Conn) begins(credentials []byte) bool {
 	return slices.ContainsFunc(c.credentials, func(b []byte) bool { return bytes.Equal(b, credentials) })
 }
 
-// checkBody refuses what go-zookeeper's decoder cannot handle, in a goroutine where no caller can recover: a length or a count for which it
-// allocates memory before it checks whether the bytes are there, and a Multi result without an end.
-// It also refuses a body without the length: go-zookeeper would read it from the bytes of an
-// earlier reply, which its buffer still has.
+// checkBody refuses what makes go-zookeeper's decoder panic, in a goroutine where no caller can
+// recover: a length or a count for which it allocates memory before it checks whether the bytes are
+// there, and a Multi result without an end. It also refuses a body without the length: go-zookeeper
+// would read it from the bytes of an earlier reply, which its buffer still has.
 func checkBody(op int32, body []byte) error {
 	element, none := 0, int32(0) // the least bytes of an element, and the count that means nil
 	switch op {
 	case opGetData, opReconfig:
 		element, none = 1, -1
-	case opGetChildren, opGetChildren2:
+	case opGetChildren2:
 		element = 4 // the length of a name
 	case opGetACL:
 		element = 12 // rights, and the lengths of scheme and id
@@ -418,9 +419,6 @@ func (q *pipe) Close() error {
 	return nil
 }
 
-func (q *pipe) LocalAddr() net.Addr              { return nil }
-func (q *pipe) RemoteAddr() net.Addr             { return nil }
-func (q *pipe) SetDeadline(time.Time) error      { return nil }
 func (q *pipe) SetReadDeadline(time.Time) error  { return nil }
 func (q *pipe) SetWriteDeadline(time.Time) error { return nil }
 

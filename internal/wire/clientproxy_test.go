@@ -449,6 +449,16 @@ func TestTheZxidOfWatches(t *testing.T) {
 		conn.hangUp()
 		get()
 		states(60, 60)
+
+		// The ensemble was restored from a backup, and the session is over.
+		f.expired.Store(true)
+		zxid.Store(7)
+		conn.hangUp()
+		get()
+		client.GetW("/w")
+		conn.hangUp()
+		get()
+		states(7)
 	})
 }
 

@@ -34,7 +34,6 @@ const (
 	opGetData       int32 = 4
 	opSetData       int32 = 5
 	opGetACL        int32 = 6
-	opGetChildren   int32 = 8
 	opPing          int32 = 11
 	opGetChildren2  int32 = 12
 	opCheck         int32 = 13

@@ -13,7 +13,7 @@ func TestWhatProvesTheSession(t *testing.T) {
 		opDelete:  {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
 		opSetData: {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
 		// Any server answers these by itself.
-		opExists: {}, opGetData: {}, opGetChildren: {}, opGetChildren2: {}, opPing: {}, opSetAuth: {}, opSetWatches: {},
+		opExists: {}, opGetData: {}, opGetChildren2: {}, opPing: {}, opSetAuth: {}, opSetWatches: {},
 		opRemoveWatches: {}, opSync: {},
 	} {
 		want := make(map[int32]bool)
