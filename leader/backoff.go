@@ -26,9 +26,12 @@ func (b *backoff) next() time.Duration {
 	return b.last
 }
 
-// wait pauses after a failure. It returns an error if ctx is canceled first.
-func (b *backoff) wait(ctx context.Context) error {
-	timer := time.NewTimer(b.next())
+// wait pauses. It returns an error if ctx is canceled first.
+func wait(ctx context.Context, pause time.Duration) error {
+	if pause <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -17,8 +17,9 @@ import (
 // context.Cause returns the reason.
 //
 // When lead returns, Run releases the term. If lead returned nil, or its context had been canceled,
-// Run campaigns again at once, at the tail of the queue. If lead returns nil immediately and there
-// is no other candidate, it is called again immediately.
+// Run campaigns again at once, at the tail of the queue. But if lead returned nil by itself in less
+// than a second, Run campaigns a second after the election, so that a function that finds nothing to
+// do is not called hundreds of times a second. A shorter min of [WithBackoff] replaces the second.
 //
 // It is a failure if lead returns an error while its context is not canceled, or after lead has
 // released the term itself. After a failure Run pauses before it campaigns again, see
@@ -45,24 +46,29 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	e = e.made()
 	pauses := e.backoff
 	for {
-		elected, failed := time.Time{}, false
+		var elected time.Time
+		var failed, told bool
 		err := zklocks.Do(ctx, func(ctx context.Context) (*zklocks.Hold, error) {
 			return e.campaign(ctx, "run", true)
 		}, func(_ context.Context, term *zklocks.Hold) error {
 			elected = time.Now()
-			failed = serve(ctx, term, lead)
+			failed, told = serve(ctx, term, lead)
 			return nil
 		})
 		if err != nil && (elected.IsZero() || !errors.Is(err, zklocks.ErrLost)) {
 			return err
 		}
-		if lasted := time.Since(elected); !failed || lasted > pauses.max {
+		lasted, pause := time.Since(elected), time.Duration(0)
+		if !failed || lasted > pauses.max {
 			pauses.last = 0
 		}
-		if !failed {
-			continue
+		switch {
+		case failed:
+			pause = pauses.next()
+		case !told:
+			pause = min(time.Second, pauses.min) - lasted
 		}
-		if err := pauses.wait(ctx); err != nil {
+		if err := wait(ctx, pause); err != nil {
 			return e.queue.Wrap("run", err)
 		}
 	}
@@ -71,9 +77,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // errRequested is the cause of a term's context that is canceled by a request to resign.
 var errRequested = errors.New("the leader is asked to resign")
 
-// serve calls lead for one term. It reports whether lead failed: whether it returned an error
-// although its context was not canceled and the term was not lost.
-func serve(ctx context.Context, term *zklocks.Hold, lead func(context.Context, *zklocks.Hold) error) (failed bool) {
+// serve calls lead for one term. told reports whether its context was canceled or the term was lost
+// before it returned, and failed whether it returned an error otherwise.
+func serve(ctx context.Context, term *zklocks.Hold, lead func(context.Context, *zklocks.Hold) error) (failed, told bool) {
 	asked, stop := context.WithCancelCause(ctx)
 	defer stop(nil) // also if lead panics
 	go func() {
@@ -84,6 +90,6 @@ func serve(ctx context.Context, term *zklocks.Hold, lead func(context.Context, *
 		}
 	}()
 	err := lead(term.Context(asked), term) // the outer context checks the hold each time
-	told := asked.Err() != nil || errors.Is(term.Err(), zklocks.ErrLost)
-	return err != nil && !told
+	told = asked.Err() != nil || errors.Is(term.Err(), zklocks.ErrLost)
+	return err != nil && !told, told
 }

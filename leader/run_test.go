@@ -189,9 +189,11 @@ func pausesAfterAFailure(t *testing.T, shortest, longest time.Duration, opts ...
 		if long, drawn := fail(200); !long || !drawn {
 			s.Error("the pauses do not grow, or are not drawn")
 		}
-		for range 30 {
-			if d, term = pause(term, nil); d != 0 {
-				s.Errorf("paused for %v although the function has not failed", d)
+		for i := range 30 {
+			length := time.Second * time.Duration(i) / 10 // of a term that does not fail
+			time.Sleep(length)                            // virtual
+			if d, term = pause(term, nil); d != max(0, time.Second-length) {
+				s.Errorf("paused for %v after a term of %v that has not failed", d, length)
 			}
 			fail(5)
 			time.Sleep(longest + time.Second) // virtual: the term
@@ -203,6 +205,27 @@ func pausesAfterAFailure(t *testing.T, shortest, longest time.Duration, opts ...
 		r.Prompt()
 		s.EmptyNow()
 	})
+}
+
+// A function that finds nothing to do is not called hundreds of times a second, also if its pauses
+// after a failure are long; shorter pauses shorten the time between two terms.
+func TestTheTimeBetweenTermsThatEndAtOnce(t *testing.T) {
+	for shortest, want := range map[time.Duration]int{10 * time.Millisecond: 1000, time.Second: 10, time.Hour: 10} {
+		t.Run(shortest.String(), func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Second-time.Millisecond) // virtual
+				defer cancel()
+				terms := 0
+				s.Is(newCandidate(s, leader.WithBackoff(shortest, 2*shortest)).Run(ctx, func(context.Context, *zklocks.Hold) error {
+					terms++
+					return nil
+				}), context.DeadlineExceeded)
+				if terms != want {
+					s.Errorf("%d terms in ten seconds, want %d", terms, want)
+				}
+			})
+		})
+	}
 }
 
 func TestRunResignsWhenTheFunctionPanics(t *testing.T) {
