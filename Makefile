@@ -1,5 +1,5 @@
 # Each target is one promise; CI runs the same ones (.ci/run).
-# ARGS are the options of a target: make sim ARGS=-help lists those of sim.
+# ARGS are the options of sim, soak, differ, bench and mutants: make sim ARGS=-help lists those of sim, after the flags of go test.
 
 GO       ?= go
 ARGS     ?=
@@ -11,10 +11,12 @@ TIMEOUT  ?= 6m
 
 # The tools' own requirements stay in a nested module, so that importers of zklocks never see them.
 TOOL  = $(GO) tool -modfile=tools/go.mod
-SUITE = $(GO) run ./internal/test/suite
+# What ARGS mean for a run that is a test: -race is for go test, everything else for the test's program.
+RUN   = $(GO) test -v -count=1 $(filter -race,$(ARGS))
+FLAGS = $(filter-out -race,$(ARGS))
 
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
-test mutants interop: export ZKLOCKS_REAL = 1
+test soak differ interop mutants bench: export ZKLOCKS_REAL = 1
 
 .PHONY: help demo quick test lint zookeeper fuzz sim soak differ interop mutants bench binaries packages vulncheck tidy
 .DEFAULT_GOAL := help
@@ -28,7 +30,9 @@ demo: ## run every example on an in-memory ZooKeeper, or on SERVERS; needs nothi
 	@$(GO) run ./examples/demo $(if $(SERVERS),-servers '$(SERVERS)')
 
 quick: ## go test ./... in memory, also in metrics, a minute and a half; says what was left out
-	@$(SUITE) quick
+	@mkdir -p bin && rm -f bin/left-out && touch bin/left-out; failed=0; \
+	for dir in . metrics; do ZKLOCKS_LEFT_OUT="$(CURDIR)/bin/left-out" $(GO) test -C $$dir -count=1 ./... || failed=1; done; \
+	echo "Left out: $$(wc -l <bin/left-out) tests that need a real ZooKeeper, which make test installs, and the other modules, such as cmd/zklock."; exit $$failed
 
 test: zookeeper ## run all tests with the race detector, against real servers; PKG=./rwlock: only those
 	@start=$$(date +%s); env GO="$(GO)" TIMEOUT=$(TIMEOUT) PARALLEL=$(PARALLEL) PKG="$(PKG)" scripts/test.sh && printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
@@ -43,13 +47,13 @@ fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
 
 sim: ## lock for a minute in virtual time, in memory, while hosts, packets, members and sessions are broken; Go alone is enough
-	@$(SUITE) sim $(ARGS)
+	@overlay=$$($(GO) run ./internal/test/yields/overlay) && $(RUN) -timeout 0 -overlay "$$overlay" -run 'TestExplore$$' ./internal/test/explore -args -for 1m $(FLAGS)
 
-soak: ## lock for a minute on three real servers and in real processes, while all of them break; ARGS=-help lists the kinds
-	@$(SUITE) soak $(ARGS)
+soak: zookeeper ## lock for a minute on three real servers and in real processes, while all of them break; -kind takeover, moves or leaks: what random faults cannot show
+	@$(RUN) -timeout 0 -run 'TestSoak$$' ./internal/test/$(if $(filter takeover moves leaks,$(subst =, ,$(ARGS))),soak,explore) -args -kind hammer -for 1m $(FLAGS)
 
-differ: ## play 10,000 random sequences of requests on the server in memory and on a real one, and compare
-	@$(SUITE) differ $(ARGS)
+differ: zookeeper ## play 10,000 random sequences of requests on the server in memory and on a real one, and compare
+	@$(RUN) -timeout 120m -run 'TestDiffer$$' ./internal/test/differ -args -n 10000 $(FLAGS)
 
 interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock, on a real server and in memory: all must exclude each other; connect with a Kerberos KDC
 	@scripts/peers.sh
@@ -59,8 +63,8 @@ interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Loc
 mutants: zookeeper ## check that each of some 60 bugs fits the code, then that a test finds it; -generate draws others
 	@$(GO) run ./internal/test/mutants $(ARGS)
 
-bench: ## measure our locks next to zk.Lock and, where installed, Curator and kazoo: one server, a table
-	@$(SUITE) bench $(ARGS)
+bench: zookeeper ## measure our locks next to zk.Lock and, where installed, Curator and kazoo: one server, a table
+	@$(RUN) -timeout 180m -run 'TestBench$$' ./internal/test/bench -args -rounds 12 $(FLAGS)
 
 binaries: ## build zklock for Linux and macOS, reproducibly, into bin/release; CHECK=1: twice, and compare
 	@GO="$(GO)" scripts/binaries.sh $(if $(CHECK),-check)

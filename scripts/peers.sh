@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what make interop tests with is there: Curator and a Java compiler, kazoo, and a Kerberos KDC; with an
-# argument, etcd, too.
+# Makes sure that what make interop tests with is there: Curator and a Java compiler, kazoo, and a Kerberos KDC.
 set -euo pipefail
 
 missing=()
@@ -10,7 +9,6 @@ command -v javac >/dev/null || missing+=(default-jdk-headless)
 	python3 -c 'import kazoo.client' 2>/dev/null || missing+=(python3-kazoo)
 (PATH=$PATH:/usr/sbin; command -v krb5kdc && command -v kadmin.local && command -v kinit) >/dev/null ||
 	missing+=(krb5-kdc krb5-admin-server krb5-user)
-[ "${1:-}" != etcd ] || { command -v etcd && command -v etcdctl; } >/dev/null || missing+=(etcd-server etcd-client)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || { echo "Not installed, and there is no apt-get: ${missing[*]}" >&2; exit 1; }

@@ -68,7 +68,7 @@ trap 'rm -f "$log" "$table"' EXIT
 		row="| ZooKeeper $(version_of zookeeper "$v") |"
 		tests "ZooKeeper $v, scenarios" -run 'OnRealServers$' . ./rwlock ./reentrant ./semaphore ./leader ./once
 		row+=" $cell |"
-		SOAK_KIND=takeover SOAK_FOR=1s tests "ZooKeeper $v, takeover" -run TestSoak/takeover/real ./internal/test/soak
+		tests "ZooKeeper $v, takeover" -run TestSoak/takeover/real ./internal/test/soak -args -kind takeover -for 1s
 		row+=" $cell |"
 		tests "ZooKeeper $v, interop" ./internal/test/interop
 		echo "$row $cell |"

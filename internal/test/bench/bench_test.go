@@ -18,53 +18,46 @@ import (
 
 // TestBench is the measurement of make bench.
 func TestBench(t *testing.T) {
-	s := fromEnv(t)
+	s := fromFlags(t)
 	switch {
 	case s.rounds == 0:
-		t.Log("BENCH is not set; TestHarness looks after the harness")
+		t.Log("no -rounds: TestHarness runs the harness on a small scale")
 		return
-	case os.Getenv("BENCH_AGAINST") != "" || os.Getenv("BENCH_SHORTCUTS") != "":
+	case *againstFlag != "" || *shortcutsFlag:
 		compareVariants(t, s)
 		return
 	}
-	var p page
 	l := newLaboratory(t, s, append([]string{kept, keptAgain}, everyone...)...)
-	p.machine = l.machine(t)
-	p.speed = l.measure(t, s.chosen(workloads))
-	p.idles = l.measure(t, s.chosen(idles))
-	l.settings = s.patient()
-	p.queues = l.measure(t, s.chosen(queues))
-	p.crowds = l.measure(t, s.chosen(crowds))
+	for _, part := range []struct {
+		title     string
+		workloads []workload
+		patient   bool
+	}{{"speed", workloads, false}, {"idle locks", idles, false}, {"waiters", queues, true}, {"permits", crowds, true}} {
+		if part.patient {
+			l.settings = s.patient()
+		}
+		if results := l.measure(t, s.chosen(part.workloads)); len(results) > 0 {
+			fmt.Printf("%s\n\n%s\n", part.title, table(results))
+		}
+	}
 	l.leave(t)
-	dir := os.Getenv("BENCH_REPORT")
-	if dir != "" {
-		s.disk = time.Millisecond
-		s.rounds = max(1, s.rounds*3/5) // with a slower disk the results vary less
-		l = newLaboratory(t, s, everyone...)
-		p.slow = l.measure(t, s.chosen(workloads))
-		l.leave(t)
-	}
-	fmt.Print(p.figures())
-	if dir != "" {
-		p.write(t, filepath.Join("../../..", dir))
-	}
 }
 
-// compareVariants measures our locks and variants of them: BENCH_AGAINST=commit is the library at a
-// commit, BENCH_SHORTCUTS the library without each of its shortcuts.
+// compareVariants measures our locks and variants of them: with -against the library at a commit,
+// with -shortcuts the library without each of its shortcuts.
 func compareVariants(t *testing.T, s settings) {
 	root, err := patch.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	programs := map[string]string{} // by the name of the variant
-	if ref := os.Getenv("BENCH_AGAINST"); ref != "" {
+	if ref := *againstFlag; ref != "" {
 		dir := t.TempDir()
 		command(t, root, "git", "archive", "-o", dir+"/all.tar", ref)
 		command(t, dir, "tar", "-xf", "all.tar")
 		programs["at "+ref] = build(t, dir)
 	}
-	if os.Getenv("BENCH_SHORTCUTS") != "" {
+	if *shortcutsFlag {
 		for _, shortcut := range patch.Shortcuts {
 			changed, err := patch.All(root, shortcut.Patches...)
 			if err != nil {
@@ -87,7 +80,7 @@ func compareVariants(t *testing.T, s settings) {
 			}
 			cmd := exec.Command(program)
 			cmd.Env = append(os.Environ(), childEnv+"="+string(order))
-			l.peers[library+" "+name] = startPeer(realzk.StartProgram(t, cmd))
+			l.peers[library+" "+name] = startPeer(library+" "+name, realzk.StartProgram(t, cmd))
 			variants[library] = append(variants[library], library+" "+name)
 		}
 	}

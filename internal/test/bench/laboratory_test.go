@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,13 +21,8 @@ import (
 type laboratory struct {
 	settings
 	server *realzk.Server
-	peers  map[string]*peer
+	peers  map[string]*realzk.Child
 	paths  int
-}
-
-type peer struct {
-	driver  *realzk.Child
-	version string
 }
 
 // newLaboratory starts a server that waits for the disk at each commit, as in production: its log
@@ -46,7 +39,7 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	if s.disk > 0 {
 		options.Env = slowDisk(t, s.disk)
 	}
-	l := &laboratory{settings: s, server: realzk.Standalone(t, options), peers: map[string]*peer{}}
+	l := &laboratory{settings: s, server: realzk.Standalone(t, options), peers: map[string]*realzk.Child{}}
 	for _, name := range names {
 		var cmd *exec.Cmd
 		missing := ""
@@ -56,19 +49,22 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 		case kazoo:
 			cmd, missing = realzk.KazooProgram(filepath.Join("kazoo", "driver.py"))
 		default:
-			l.peers[name] = startPeer(realzk.StartChild(t, childEnv, name))
+			l.peers[name] = startPeer(name, realzk.StartChild(t, childEnv, name))
 			continue
 		}
 		if missing != "" {
 			fmt.Println(missing)
 			continue
 		}
-		l.peers[name] = startPeer(realzk.StartProgram(t, cmd))
+		l.peers[name] = startPeer(name, realzk.StartProgram(t, cmd))
 	}
 	return l
 }
 
-func startPeer(driver *realzk.Child) *peer { return &peer{driver, driver.Hears("hello")} }
+func startPeer(name string, driver *realzk.Child) *realzk.Child {
+	fmt.Printf("%s: %s\n", name, driver.Hears("hello"))
+	return driver
+}
 
 // slowDisk returns the environment of a server in which each flush of the disk takes longer. A
 // preloaded library delays the system calls; the server is unchanged.
@@ -82,8 +78,8 @@ func slowDisk(t *testing.T, longer time.Duration) (env []string) {
 func (l *laboratory) leave(t *testing.T) {
 	t.Helper()
 	for _, p := range l.peers {
-		p.driver.Say("bye")
-		p.driver.Hears("left")
+		p.Say("bye")
+		p.Hears("left")
 	}
 	flush, err := strconv.ParseFloat(l.counters(t)["zk_avg_fsynctime"], 64)
 	if took := time.Duration(flush * float64(time.Millisecond)); l.disk > 0 && (err != nil || took < l.disk) {
@@ -141,7 +137,7 @@ func (l *laboratory) once(t *testing.T, name string, j job) (figures, answer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver := l.peers[name].driver
+	driver := l.peers[name]
 	driver.Say(string(order))
 	driver.Hears("ready")
 	before := l.count(t)
@@ -207,31 +203,4 @@ func processorTime(pid int) time.Duration {
 		return 0
 	}
 	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-// machine describes what is measured, and on what.
-func (l *laboratory) machine(t *testing.T) [][]string {
-	t.Helper()
-	inFile := func(name, pattern string) string {
-		text, _ := os.ReadFile(name)
-		if m := regexp.MustCompile(pattern).FindSubmatch(text); m != nil {
-			return string(m[1])
-		}
-		return "unknown"
-	}
-	version, _, _ := strings.Cut(l.counters(t)["zk_version"], "-")
-	about := [][]string{
-		{"date", time.Now().UTC().Format(time.DateOnly)},
-		{"processor", fmt.Sprintf("%d cores, %s", runtime.NumCPU(), inFile("/proc/cpuinfo", `(?m)^model name\s*: (.+)$`))},
-		{"memory", inFile("/proc/meminfo", `(?m)^MemTotal:\s*(\d+)\d{6} kB`) + " GB"},
-		{"system", runtime.GOOS + "/" + runtime.GOARCH},
-		{"Go", strings.TrimPrefix(runtime.Version(), "go")},
-		{"ZooKeeper", version + ", one server, `forceSync=yes`"},
-	}
-	for _, name := range []string{curator, kazoo} {
-		if p := l.peers[name]; p != nil {
-			about = append(about, []string{"peer", p.version})
-		}
-	}
-	return about
 }

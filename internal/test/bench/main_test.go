@@ -8,28 +8,20 @@
 // it receives "go", sends its measurements, and closes its sessions when it receives "end". Between
 // "go" and the measurements the server's counters are read: requests and notifications per cycle.
 //
-// Environment variables request a measurement; without them only a short check of the harness runs:
+// Without -rounds, which make bench sets, only a short check of the harness runs. BENCH_CHILD marks a
+// copy of this program as a driver.
 //
-//	BENCH=12                so many rounds of a second for each peer and workload
-//	BENCH_LENGTH=12s        measure each round for that long: what a lock asks at its first use weighs less
-//	BENCH_ONLY=regexp       only the workloads whose names match
-//	BENCH_DISK=1ms          have the server's disk take that much longer for each flush
-//	BENCH_AGAINST=commit    compare the library with what it was at a commit, not with peers
-//	BENCH_SHORTCUTS=true    compare it with itself without each of its shortcuts
-//	BENCH_REPORT=directory  write the tables of its benchmarks.md, its chart and all figures
-//
-// BENCH_CHILD marks a copy of this program as a driver.
+// Two benchmarks have figures that no driver can measure: BenchmarkFootprint and BenchmarkStart.
 package bench
 
 import (
+	"flag"
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
@@ -42,6 +34,15 @@ func TestMain(m *testing.M) {
 	leaks.Main(m)
 }
 
+var (
+	roundsFlag    = flag.Int("rounds", 0, "how many rounds for each row; 12 of the default length take a quarter of an hour")
+	lengthFlag    = flag.Duration("length", 750*time.Millisecond, "how long each round is measured; in longer rounds the first use of a lock weighs less")
+	onlyFlag      = flag.String("only", "", "a `pattern` of workloads")
+	diskFlag      = flag.Duration("disk", 0, "how much longer the server's disk takes for each flush, as 1ms")
+	againstFlag   = flag.String("against", "", "a `commit`: measure the same locks as of then, in the same rounds, in place of the peers")
+	shortcutsFlag = flag.Bool("shortcuts", false, "measure the same locks without each of their shortcuts, in the same rounds, in place of the peers")
+)
+
 // settings are the parameters of a run.
 type settings struct {
 	rounds int           // 0: no measurement is requested
@@ -51,14 +52,13 @@ type settings struct {
 	disk   time.Duration // additional time of each flush of the server's disk
 }
 
-func fromEnv(t *testing.T) settings {
+func fromFlags(t *testing.T) settings {
 	t.Helper()
-	s := settings{warm: 250 * time.Millisecond, length: 750 * time.Millisecond, only: regexp.MustCompile("")}
-	test.Setting(t, "BENCH", &s.rounds, strconv.Atoi)
-	test.Setting(t, "BENCH_LENGTH", &s.length, time.ParseDuration)
-	test.Setting(t, "BENCH_ONLY", &s.only, regexp.Compile)
-	test.Setting(t, "BENCH_DISK", &s.disk, time.ParseDuration)
-	return s
+	only, err := regexp.Compile(*onlyFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settings{rounds: *roundsFlag, warm: 250 * time.Millisecond, length: *lengthFlag, only: only, disk: *diskFlag}
 }
 
 // patient returns settings of the same length with longer rounds, for waits of seconds.

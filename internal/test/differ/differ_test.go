@@ -1,20 +1,25 @@
 package differ
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/zklocks/zklocks/internal/test"
 )
 
-// usualCount is the number of sequences without DIFFER=n, which take some seconds.
+var (
+	countFlag  = flag.Int64("n", 0, "how many sequences, new ones each time (default: a few, the same each time)")
+	seedFlag   = flag.Int64("seed", 0, "the `seed` that a failure prints")
+	recordFlag = flag.Bool("record", false, "write the recordings again")
+)
+
+// usualCount is the number of sequences without -n, which take some seconds.
 const usualCount = 150
 
 // modes are the servers' modes, by the beginnings of the names of recorded sequences. All other
@@ -22,8 +27,8 @@ const usualCount = 150
 var modes = map[string]mode{"calm": calm, "lapse": lapsing, "sweep": sweeping}
 
 // TestDiffer plays the recorded and then random sequences on the installed Java server and on the
-// in-memory server that imitates its version. DIFFER=10000 plays more sequences, new ones each
-// time. A failure prints the seed n, and DIFFER_SEED=n repeats its sequences.
+// in-memory server that imitates its version. A failure prints the seed, and -seed repeats
+// its sequences.
 func TestDiffer(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -43,14 +48,11 @@ func TestDiffer(t *testing.T) {
 // search plays random sequences and shrinks those that differ, one for each kind of difference.
 func search(t *testing.T, p pair) {
 	t.Helper()
-	count, seed := int64(usualCount), int64(1)
+	count, seed := cmp.Or(*countFlag, usualCount), cmp.Or(*seedFlag, 1)
 	// By default the seed is fixed, so that a test does not fail at random for an old difference.
-	if os.Getenv("DIFFER") != "" {
+	if *countFlag != 0 && *seedFlag == 0 {
 		seed = time.Now().UnixNano() % 1_000_000
 	}
-	integer := func(v string) (int64, error) { return strconv.ParseInt(v, 10, 64) }
-	test.Setting(t, "DIFFER", &count, integer)
-	test.Setting(t, "DIFFER_SEED", &seed, integer)
 	kinds := map[string]int{}
 	for i := range count {
 		d := p.compare(t, Generate(seed, i))
@@ -59,7 +61,7 @@ func search(t *testing.T, p pair) {
 		}
 		kind := d.Kind()
 		if kinds[kind]++; kinds[kind] == 1 {
-			t.Errorf("DIFFER_SEED=%d, sequence %d (%s):\n%s", seed, i, kind, p.shrink(t, d, 300))
+			t.Errorf("-seed %d, sequence %d (%s):\n%s", seed, i, kind, p.shrink(t, d, 300))
 		}
 		if len(kinds) == 12 {
 			t.Fatalf("so many kinds of differences: %v", kinds)
@@ -172,14 +174,14 @@ func TestRecorded(t *testing.T) {
 }
 
 // replay plays a sequence, and compares the recording with the Java server's answers now.
-// DIFFER_RECORD=1 writes the recordings again.
+// -record writes the recordings again.
 func (p pair) replay(t *testing.T, name string, q Sequence) {
 	t.Helper()
 	if d := p.compare(t, q); d != nil {
 		t.Errorf("%s:\n%s", name, d)
 	}
 	file, text := recording(name, p[0].Version), inTime(t, q, p[0].Run).Beside(q)
-	if os.Getenv("DIFFER_RECORD") != "" {
+	if *recordFlag {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}

@@ -262,16 +262,13 @@ func TestTheCommandsInTheDocumentsRunTests(t *testing.T) {
 }
 
 // Commands in the documents: a target of make, or a run of the suite.
-var targetCommand = regexp.MustCompile("(?m)(?:`|^    )(?:[A-Z]+=\\S+ )?(make|go run \\./internal/test/suite) ([a-z]+)")
+var targetCommand = regexp.MustCompile("(?m)(?:`|^    )(?:[A-Z]+=\\S+ )?make ([a-z]+)")
 
 func TestTheTargetsInTheDocumentsExist(t *testing.T) {
-	exist := map[string]map[string]bool{
-		"make":                         names(t, regexp.MustCompile(`(?m)^([a-z]+):`), "Makefile"),
-		"go run ./internal/test/suite": names(t, regexp.MustCompile(`\bname: "([a-z]+)", what: "`), "internal/test/suite/*.go"),
-	}
+	exist := names(t, regexp.MustCompile(`(?m)^([a-z]+):`), "Makefile")
 	eachMatch(t, targetCommand, func(file string, m []string) {
-		if !exist[m[1]][m[2]] {
-			t.Errorf("%s: there is no `%s %s`", file, m[1], m[2])
+		if !exist[m[1]] {
+			t.Errorf("%s: there is no `make %s`", file, m[1])
 		}
 	})
 }

@@ -1,21 +1,21 @@
 package explore
 
 import (
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -43,25 +43,30 @@ type campaign struct {
 	struck  map[string]int // by kind, the worlds in which the strike has happened
 }
 
-func fromEnv(t *testing.T) *campaign {
+// The flags of TestExplore and TestSoak.
+var (
+	lengthFlag = flag.Duration("for", 0, "how long, in real `time` (default: some seconds)")
+	kindFlag   = flag.String("kind", "", "sim: worlds of this `kind` alone; soak: hammer or lost")
+	seedFlag   = flag.Uint64("seed", 0, "sim: this seed alone, until it fails; soak: the seed of the random choices (default: random)")
+	fromFlag   = flag.Uint64("from", 0, "sim: the first `seed` (default: random)")
+	jobsFlag   = flag.Int("jobs", runtime.GOMAXPROCS(0), "sim: seeds at the same time")
+	stopFlag   = flag.Bool("stop", false, "sim: stop at the first failure")
+)
+
+func fromFlags(t *testing.T) *campaign {
 	c := &campaign{
-		length: plainRun, first: rand.Uint64() >> 40, jobs: runtime.GOMAXPROCS(0),
+		length: cmp.Or(*lengthFlag, plainRun), first: cmp.Or(*fromFlag, rand.Uint64()>>40), jobs: *jobsFlag, stop: *stopFlag,
 		tally: make(map[string]int), faults: make(map[string]int), worlds: make(map[string]int), struck: make(map[string]int),
 	}
-	test.Setting(t, "EXPLORE", &c.length, time.ParseDuration)
-	test.Setting(t, "EXPLORE_JOBS", &c.jobs, strconv.Atoi)
-	test.Setting(t, "EXPLORE_STOP", &c.stop, strconv.ParseBool)
-	test.Setting(t, "EXPLORE_FROM", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
-	if os.Getenv("EXPLORE_SEED") != "" {
-		c.only, c.stop, c.jobs = true, true, 1
-		test.Setting(t, "EXPLORE_SEED", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	if *seedFlag != 0 {
+		c.only, c.stop, c.jobs, c.first = true, true, 1, *seedFlag
 	}
-	c.kind, c.step = os.Getenv("EXPLORE_KIND"), 1
+	c.kind, c.step = *kindFlag, 1
 	if c.kind != "" && !c.only {
 		c.step = uint64(len(kindsOfWorlds))
 		for n := uint64(0); draw(c.first).kind.name != c.kind; c.first++ {
 			if n++; n == c.step {
-				t.Fatalf("EXPLORE_KIND=%s: there is no such kind of worlds", c.kind)
+				t.Fatalf("-kind %s: there is no such kind of worlds", c.kind)
 			}
 		}
 	}
@@ -71,7 +76,7 @@ func fromEnv(t *testing.T) *campaign {
 
 // TestExplore plays seeds until its time has passed. It must find nothing.
 func TestExplore(t *testing.T) {
-	c := fromEnv(t)
+	c := fromFlags(t)
 	began := time.Now()
 	t.Run("seeds", func(t *testing.T) {
 		for job := range c.jobs {

@@ -1,7 +1,9 @@
 package explore
 
 import (
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -48,26 +50,33 @@ type settings struct {
 	broken    bool // the holds are changed as if the locks were broken
 }
 
-// TestSoak runs the kind that SOAK_KIND names, or a short cell of each kind.
+// soak is a run of full size.
+var soak settings
+
+func init() {
+	flag.IntVar(&soak.Servers, "servers", 3, "soak: one server, or three")
+	flag.IntVar(&soak.Locks, "locks", 256, "hammer: how many `locks`")
+	flag.Float64Var(&soak.Faults, "faults", 20, "hammer: at most so `many` per second; 0: nothing breaks")
+	flag.IntVar(&soak.Processes, "processes", 4, "hammer: how `many`")
+	flag.IntVar(&soak.Workers, "goroutines", 64, "hammer: how `many` in each process")
+}
+
+// TestSoak runs the kind that -kind names, or a short cell of each kind.
 func TestSoak(t *testing.T) {
-	kind := os.Getenv("SOAK_KIND")
-	s := settings{Seed: rand.Uint64() >> 32, Servers: 1, Locks: 24, Faults: 40, Processes: 3, Workers: 8, For: 4 * time.Second, short: true}
-	if kind != "" {
-		s = settings{Seed: s.Seed, Servers: 3, Locks: 256, Faults: 20, Processes: 4, Workers: 64, For: time.Minute}
+	kind, s := *kindFlag, soak
+	if kind == "" {
+		s = settings{Servers: 1, Locks: 24, Faults: 40, Processes: 3, Workers: 8, short: true}
 	}
-	test.Setting(t, "SOAK_FOR", &s.For, time.ParseDuration)
-	test.Setting(t, "SOAK_SEED", &s.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
-	test.Setting(t, "SOAK_SERVERS", &s.Servers, strconv.Atoi)
-	test.Setting(t, "SOAK_LOCKS", &s.Locks, strconv.Atoi)
-	test.Setting(t, "SOAK_FAULTS", &s.Faults, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
-	test.Setting(t, "SOAK_PROCESSES", &s.Processes, strconv.Atoi)
-	test.Setting(t, "SOAK_GOROUTINES", &s.Workers, strconv.Atoi)
+	s.Seed, s.For = cmp.Or(*seedFlag, rand.Uint64()>>32), cmp.Or(*lengthFlag, 4*time.Second)
 	if s.short {
 		calm, broken := s, s
 		calm.For, calm.Faults, calm.Locks = time.Second, 0, len(flavors)
 		broken.For, broken.Faults, broken.Locks, broken.broken = time.Second, 0, len(flavors), true
 		t.Run("nothing breaks", func(t *testing.T) { hammers(t, calm) })
 		t.Run("broken locks are found", func(t *testing.T) { hammers(t, broken) })
+	}
+	if !s.short && kind != "hammer" && kind != "lost" {
+		t.Fatalf("-kind %s: there is no such kind", kind)
 	}
 	if s.short || kind == "hammer" {
 		t.Run("hammer", func(t *testing.T) { hammers(t, s) })

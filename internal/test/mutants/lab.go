@@ -161,17 +161,17 @@ func (l *lab) build(dir, pkg string, changed map[string][]byte) (program string,
 
 // run runs the tests in a program.
 func (l *lab) run(program string, t target, world string, patience time.Duration) (verdict, string) {
-	env := os.Environ()
+	args := []string{program, "-test.v", "-test.count=1", "-test.short=false", "-test.timeout=" + patience.String(), "-test.run=" + t.run}
 	if t.pkg == explorer.pkg {
-		env = append(env, "EXPLORE="+l.explore.String(), "EXPLORE_STOP=true", "EXPLORE_JOBS=1", "EXPLORE_FROM=1")
+		args = append(args, "-for="+l.explore.String(), "-stop", "-jobs=1", "-from=1")
 		if world != "any" {
-			env = append(env, "EXPLORE_KIND="+world)
+			args = append(args, "-kind="+world)
 		}
 	}
 	// A mutant may allocate forever, so the shell bounds its memory, where it can.
-	tests := exec.CommandContext(l.ctx, "sh", "-c", `ulimit -v 8000000 2>/dev/null; exec "$0" "$@"`, program, "-test.v", "-test.count=1", "-test.short=false",
-		"-test.timeout="+patience.String(), "-test.run="+t.run)
-	tests.Dir, tests.Env = filepath.Join(l.root, filepath.FromSlash(t.pkg)), env
+	tests := exec.CommandContext(l.ctx, "sh", "-c", `ulimit -v 8000000 2>/dev/null; exec "$0" "$@"`)
+	tests.Args = append(tests.Args, args...)
+	tests.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg))
 	text, err := tests.CombinedOutput()
 	switch passed := strings.Contains(string(text), "--- PASS: "); {
 	case l.ctx.Err() != nil:

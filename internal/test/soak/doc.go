@@ -1,12 +1,10 @@
-// Package soak measures what random faults cannot: the margins of a loss, how long there is no
-// leader, and that nothing grows. `go test` runs a short cell of each kind; `make soak ARGS='-kind
-// KIND'` runs one at full size. (Its other kinds, hammer and lost, are in internal/test/explore.)
+// Package soak measures what random faults cannot: the margins of a loss, and that nothing grows.
+// `go test` runs a short cell of each kind; `make soak ARGS='-kind KIND'` runs one at full size. (Its
+// other kinds, hammer and lost, are in internal/test/explore.)
 //
 //	takeover  holders are cut off in every way: each must be notified before the next caller
 //	          holds; in virtual time, where margins are exact, and on real servers. And holders
 //	          are killed: how soon the lock passes on, with a session file and without
-//	failover  how long there is no leader after its process was killed or has resigned, at
-//	          full size next to Curator and etcd
 //	moves     members join, leave and are restarted: connections move, and no hold is lost
 //	leaks     canceled waits, lost sessions and paths that are used once, over and over:
 //	          heap, goroutines, watches and nodes do not grow
