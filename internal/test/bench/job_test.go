@@ -15,6 +15,7 @@ const (
 	permits   = "semaphore"
 	shared    = "rw"
 	several   = "several" // several exclusive locks below path together
+	fresh     = "fresh"   // each cycle an exclusive lock below path that was never used before
 )
 
 // job is the order to a driver. It is flat, so that a driver needs no library to parse it.

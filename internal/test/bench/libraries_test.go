@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -36,6 +37,10 @@ func openOurs(ctx context.Context, j job) (*session, error) {
 					some = append(some, all[i])
 				}
 				return zklocks.All(some...).Lock(ctx)
+			}
+		case fresh:
+			return func(ctx context.Context, _ bool) (*zklocks.Hold, error) {
+				return rwlock.New(conn, j.newPath()).Lock(ctx)
 			}
 		case permits:
 			sem := semaphore.New(conn, j.Path, j.Permits)
@@ -111,6 +116,9 @@ func openZkLock(_ context.Context, j job) (*session, error) {
 		}
 		return func(context.Context, bool) (func() error, error) {
 			drawn := []int{0}
+			if j.Mode == fresh {
+				locks[0] = zk.NewLock(conn, j.newPath(), zk.WorldACL(zk.PermAll))
+			}
 			if j.Mode == several {
 				drawn = j.draw()
 				slices.Sort(drawn)
@@ -133,6 +141,11 @@ func openZkLock(_ context.Context, j job) (*session, error) {
 
 // lockOf returns the path of lock i of several.
 func lockOf(path string, i int) string { return fmt.Sprintf("%s/%d", path, i) }
+
+var paths atomic.Int64
+
+// newPath returns a path that was never used before.
+func (j job) newPath() string { return lockOf(j.Path, int(paths.Add(1))) }
 
 // draw draws the locks of a cycle.
 func (j job) draw() []int { return rand.Perm(j.Among)[:j.AtOnce] }

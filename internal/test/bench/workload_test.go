@@ -55,7 +55,9 @@ var workloads = []workload{
 	{"2 of 16 locks at once, 16 sessions", job{Mode: several, Sessions: 16, Workers: 16, Among: 16, AtOnce: 2}, together},
 	{"4 of 16 locks at once, 16 sessions", job{Mode: several, Sessions: 16, Workers: 16, Among: 16, AtOnce: 4}, together},
 	{"4 locks at once, 1 session", job{Mode: several, Sessions: 1, Workers: 1, Among: 4, AtOnce: 4}, together},
-	free,
+	{"a new key each time, 1 session", job{Mode: fresh, Sessions: 1, Workers: 1}, together},
+	{"a new key each time, 16 sessions", job{Mode: fresh, Sessions: 16, Workers: 16}, together},
+	{"exclusive, 64 sessions, a lock each", job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1}, everyone}, // the maximal throughput of the server
 }
 
 // idles are workloads in which an idle lock may be kept, first those where that pays.
@@ -73,19 +75,14 @@ var idles = []workload{
 	{"100 keys that 16 sessions use at random", job{Mode: several, Sessions: 16, Workers: 16, Among: 100, AtOnce: 1}, idling},
 }
 
-// free are locks without contention: the maximal throughput of the server.
-var free = workload{"exclusive, 64 sessions, a lock each", job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1}, everyone}
-
 // queues are exclusive locks with waiters behind each holder. A session of the Go client takes 3
 // MB, so there are at most 101.
 var queues = []workload{
 	{"1 waits", job{Mode: exclusive, Sessions: 2, Workers: 2}, noKazoo},
 	{"10 wait", job{Mode: exclusive, Sessions: 11, Workers: 11}, noKazoo},
-	busy,
+	{"100 wait", job{Mode: exclusive, Sessions: 101, Workers: 101}, noKazoo},
 	{"1,000 wait", job{Mode: exclusive, Sessions: 101, Workers: 1001}, []string{ours, again}},
 }
-
-var busy = workload{"100 wait", job{Mode: exclusive, Sessions: 101, Workers: 101}, noKazoo}
 
 // crowds are semaphores with ten waiters for each permit.
 var crowds = []workload{

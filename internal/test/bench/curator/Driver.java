@@ -11,6 +11,7 @@ import java.util.SplittableRandom;
 import java.util.TreeSet;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -124,10 +125,28 @@ public final class Driver {
                 return new InterProcessSemaphoreV2(client, path, number("permits"));
             case "rw":
                 return new InterProcessReadWriteLock(client, path);
+            case "fresh":
+                return new Fresh(client, path);
             case "several":
                 return new Several(client, path, number("among"), number("atonce"));
             default:
                 throw new IllegalArgumentException(order);
+        }
+    }
+
+    /** Each cycle uses a lock that was never used before. */
+    private static final class Fresh {
+        private static final AtomicLong PATHS = new AtomicLong();
+        private final CuratorFramework client;
+        private final String path;
+
+        Fresh(CuratorFramework client, String path) {
+            this.client = client;
+            this.path = path;
+        }
+
+        InterProcessMutex next() {
+            return new InterProcessMutex(client, path + "/" + PATHS.incrementAndGet());
         }
     }
 
@@ -158,13 +177,13 @@ public final class Driver {
     }
 
     private static Cycle cycle(Object lock) {
-        if (lock instanceof Several) {
+        if (lock instanceof Several || lock instanceof Fresh) {
             return new Cycle() {
                 private InterProcessLock held;
 
                 @Override
                 public void acquire(boolean read) throws Exception {
-                    held = ((Several) lock).some();
+                    held = lock instanceof Fresh ? ((Fresh) lock).next() : ((Several) lock).some();
                     held.acquire();
                 }
 
