@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -51,6 +52,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 		server := v.Standalone(t, venue.Options{})
 		l := newLineAt(t, v, 20*time.Second, server.Addr())
 		node := l.claim(t, 1)[0]
+		synctest.Wait() // goroutines that have begun may still be about to end
 		before := test.Goroutines()
 		hold := l.Next(proxy.ReadOp, proxy.HoldReply)
 		for round := range 10 {
