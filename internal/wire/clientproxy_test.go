@@ -323,6 +323,11 @@ func TestCredentialsOfTheProgram(t *testing.T) {
 		if err := client.AddAuth("digest", []byte("bob:secret")); err != nil {
 			t.Error(err)
 		}
+		conn.mu.Lock()
+		if n := len(conn.credentials); n != 2 { // or go-zookeeper sends them, when the locks' requests have been sent
+			t.Errorf("%d credentials", n)
+		}
+		conn.mu.Unlock()
 		for range 3 {
 			time.Sleep(time.Second) // virtual
 			from := time.Now()
