@@ -279,8 +279,8 @@ func (c *permitCount) setFirst(ctx context.Context, permits int, version int32, 
 		return err
 	}
 	for _, name := range children {
-		if _, other := znode.Parse(name, znode.Locks...); other {
-			return fmt.Errorf("%w: %s is in use by a lock of another kind, with the node %s", ErrMismatch, c.path, name)
+		if n, other := znode.Parse(name, znode.Locks...); other {
+			return fmt.Errorf("%w: %w", ErrMismatch, queue.OtherKind(c.path, n))
 		}
 	}
 	if !keep {

@@ -266,16 +266,25 @@ func (q *Queue) listAhead(ctx context.Context, sess, before int64) ([]znode.Node
 	nodes, all, dir, err := q.children(ctx, sess)
 	if err == nil && len(nodes) < len(all) {
 		if other, found := znode.Other(all, q.kinds...); found && other.Seq < before {
-			return nil, nil, fmt.Errorf("%s is in use by a lock of another kind, with the node %s", q.dir, other.Name)
+			return nil, nil, OtherKind(q.dir, other)
 		}
 	}
 	return nodes, dir, err
 }
 
-// Explain adds the right that a client lacks to zk.ErrNoAuth.
+// OtherKind is the error of a lock whose directory has a node of a lock that it does not exclude.
+func OtherKind(dir string, n znode.Node) error {
+	return fmt.Errorf("%s is in use by a lock of another kind, with the node %s: such nodes need %s", dir, n.Name, n.Kind.Makers())
+}
+
+// Explain adds to zk.ErrNoAuth the right that a client lacks, and to zk.ErrInvalidACL how to prove
+// an identity.
 func Explain(err error, right string) error {
-	if errors.Is(err, zk.ErrNoAuth) {
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("%w: it takes %s", err, right)
+	case errors.Is(err, zk.ErrInvalidACL):
+		return fmt.Errorf(`%w: the server must know the schemes of WithACL, and zk.AuthACL needs an identity: WithDigestAuth or WithSASL`, err)
 	}
 	return err
 }

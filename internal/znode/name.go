@@ -43,6 +43,25 @@ var Kinds = append([]Kind{Permit}, Locks...)
 // Ours reports whether no other library gives its nodes this kind.
 func (k Kind) Ours() bool { return k == Read || k == Write || k == Permit }
 
+// Makers names what creates nodes of this kind, for the error of a caller who uses something else.
+func (k Kind) Makers() string {
+	switch k {
+	case Read, Write:
+		return "package rwlock without an option for names"
+	case Lock:
+		return "package reentrant or leader"
+	case Permit:
+		return "package semaphore"
+	case CuratorRead, CuratorWrite:
+		return "rwlock.WithCuratorNames"
+	case Latch:
+		return "leader.WithLatchNames"
+	case KazooRead, KazooLock:
+		return "WithKazooNames (of rwlock, reentrant or leader)"
+	}
+	panic("znode: no kind " + string(k))
+}
+
 // bare reports whether names of this kind begin with the ID's 32 hexadecimal digits, as kazoo
 // writes them, instead of "_c_" and a dashed ID.
 func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }

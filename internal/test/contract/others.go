@@ -56,7 +56,7 @@ func nextToAnother(s *scene) {
 			for _, c := range []*client{known, s.client()} {
 				for _, call := range []lockFunc{c.Block, c.Lock, c.TryLock} {
 					err := c.begin(call).Failed()
-					if says := fmt.Sprint(err); !strings.Contains(says, dir+" is in use by a lock of another kind") || !strings.Contains(says, theirs[0][len(dir)+1:]) {
+					if says := fmt.Sprint(err); !strings.Contains(says, dir+" is in use by a lock of another kind") || !strings.Contains(says, theirs[0][len(dir)+1:]+": such nodes need "+kind.Makers()) {
 						s.Errorf("%s: error %q", kind, says)
 					}
 				}

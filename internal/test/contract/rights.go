@@ -185,7 +185,7 @@ func listRefused(s *scene) {
 		l := s.on(c.conn, zklocks.WithACL([]zk.ACL{acl}))
 		for _, call := range []lockFunc{l.Lock, l.TryLock, l.Block} {
 			a := c.begin(call)
-			s.Is(a.Failed(), zk.ErrInvalidACL)
+			namesIdentities(s, a.Failed())
 			s.AtOnce(fmt.Sprintf("refusing %v", acl), a.At.Sub(a.Began))
 		}
 		s.EmptyNow()
@@ -193,8 +193,17 @@ func listRefused(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll)) // now the server refuses the member's node
 	l := s.on(c.conn, zklocks.WithACL(zk.AuthACL(zk.PermAll)))
 	_, err := l.Lock(s.Ctx)
-	s.Is(err, zk.ErrInvalidACL)
+	namesIdentities(s, err)
 	s.EmptyNow()
+}
+
+// namesIdentities asserts that the error of a refused list says how to prove an identity.
+func namesIdentities(s *scene, err error) {
+	s.Helper()
+	s.Is(err, zk.ErrInvalidACL)
+	if !strings.Contains(err.Error(), "WithDigestAuth or WithSASL") {
+		s.Errorf("error %q does not say how to prove an identity", err)
+	}
 }
 
 func listOfAllNodes(s *scene) {
