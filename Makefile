@@ -37,7 +37,7 @@ quick: ## go test ./... in memory, also in metrics, a minute and a half; says wh
 test: zookeeper ## run all tests with the race detector, against real servers; PKG=./rwlock: only those
 	@start=$$(date +%s); env GO="$(GO)" TIMEOUT=$(TIMEOUT) PARALLEL=$(PARALLEL) PKG="$(PKG)" scripts/test.sh && printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
 
-lint: ## gofmt, tests that sleep without a reason, fit of the mutants, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
+lint: ## gofmt, fit of the mutants, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set

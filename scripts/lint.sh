@@ -50,7 +50,6 @@ scripts=$PWD/scripts
 staticcheck=$("$go" tool -n -modfile=tools/go.mod staticcheck)
 check gofmt formatted
 check Makefile once
-check "tests that sleep" "$go" run ./internal/test/style
 check "mutants and shortcuts fit" "$go" run ./internal/test/mutants -fits
 while read -r mod; do
 	dir=$(dirname "$mod")

@@ -66,7 +66,7 @@ func TestAnyMemberEndsASession(t *testing.T) {
 					go func() {
 						for !conn.IsClosed() {
 							_, _ = conn.Ask(context.Background(), wire.AnySession, wire.Exists("/"))
-							time.Sleep(time.Millisecond)
+							time.Sleep(time.Millisecond) // real: the pace of the requests
 						}
 					}()
 				}

@@ -1,4 +1,5 @@
-// Package arch has only tests, which keep the imports of this module pointing one way.
+// Package arch has only tests, which keep the imports of this module pointing one way, and its tests from
+// sleeping without a reason.
 package arch
 
 import (

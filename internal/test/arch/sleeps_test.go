@@ -1,16 +1,87 @@
-package main
+package arch
 
 import (
 	"fmt"
 	"go/ast"
+	"go/parser"
 	"go/token"
+	"io/fs"
+	"path/filepath"
 	"slices"
+	"strings"
+	"testing"
 )
 
 type testFile struct {
 	name  string
 	files *token.FileSet
 	*ast.File
+}
+
+// A test that lets real time pass needs a reason.
+func TestSleepsSayWhy(t *testing.T) {
+	tests := map[string][]testFile{} // by directory
+	err := filepath.WalkDir("../../..", func(name string, entry fs.DirEntry, err error) error {
+		base := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (base == "testdata" || base == "bin" || strings.ContainsRune("._", rune(base[0]))) && base != "..":
+			return fs.SkipDir
+		case strings.HasSuffix(name, "_test.go"):
+			tests[filepath.Dir(name)] = append(tests[filepath.Dir(name)], parse(t, name, nil))
+		}
+		return nil
+	})
+	if err != nil || len(tests) < 20 {
+		t.Fatalf("%d directories have tests: %v", len(tests), err)
+	}
+	for _, files := range tests {
+		for _, finding := range sleeps(files) {
+			t.Error(finding)
+		}
+	}
+}
+
+func parse(t *testing.T, name string, text any) testFile {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testFile{name, files, file}
+}
+
+// Limits of waits and virtual time need no reason.
+func TestWhichSleepsAreFound(t *testing.T) {
+	got := sleeps([]testFile{parse(t, "a_test.go", `package a
+func TestA(t *testing.T) {
+	time.Sleep(1)
+	time.Sleep(1) // real: a reason
+	// real: a reason
+	time.Sleep(1)
+
+	<-time.After(1)
+	select {
+	case <-time.After(1):
+	case <-time.After(2):
+		t.Fatal("late")
+	}
+	venue.Both(t, func(t *testing.T, v venue.Venue) { time.Sleep(1) })
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { time.Sleep(1) })
+	outer(t, func(t *testing.T) { time.Sleep(1) })
+}
+func outer(t *testing.T, f func(t *testing.T)) { bubble(t, f) }
+`), parse(t, "b_test.go", `package a
+func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+`)})
+	var lines []string
+	for _, finding := range got {
+		lines = append(lines, strings.Split(finding, ":")[1])
+	}
+	if want := []string{"3", "8", "10", "14"}; !slices.Equal(lines, want) {
+		t.Errorf("the lines are %q, want %q", lines, want)
+	}
 }
 
 // sleepers are the functions of package time that let time pass.
