@@ -75,7 +75,7 @@ var idles = []workload{
 	{"100 keys that 16 sessions use at random", job{Mode: several, Sessions: 16, Workers: 16, Among: 100, AtOnce: 1}, idling},
 }
 
-// queues are exclusive locks with waiters behind each holder. A session of the Go client takes 3
+// queues are exclusive locks with waiters behind each holder. A session of go-zookeeper takes 3
 // MB, so there are at most 101.
 var queues = []workload{
 	{"1 waits", job{Mode: exclusive, Sessions: 2, Workers: 2}, noKazoo},
