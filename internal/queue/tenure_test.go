@@ -255,6 +255,7 @@ func TestWhatAReleaseDoes(t *testing.T) {
 		line  int // how many callers wait when the hold is released
 		want  string
 		err   error
+		cost  int // of a keep that ends or fails
 		ctx   func(*story) context.Context
 	}{
 		"no caller waits":                   {s: handoff, want: over},
@@ -276,13 +277,13 @@ func TestWhatAReleaseDoes(t *testing.T) {
 		"it is idle again":                  {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of) }, want: kept},
 		"idle again after a long hold":      {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); time.Sleep(3 * maxIdle) }, want: kept},
 		"the evidence has become old":       {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); x.proof(-FirstRecheck) }, want: kept},
-		"another client has come":           {s: keeping, event: func(x *story) { wants(x); writes(x) }, want: over},
+		"another client has come":           {s: keeping, event: func(x *story) { wants(x); writes(x) }, want: over, cost: 1},
 		"another client has come meanwhile": {s: both, event: func(x *story) { x.idle(); x.enters(x.of); writes(x) }, want: over},
 		"no keeps":                          {s: Sharing{Passes: 1}, event: wants, want: over},
 		"the release does not wait":         {s: keeping, event: wants, want: over, ctx: dead},
 		"the program may exit":              {s: keeping, event: wants, want: over, ctx: func(x *story) context.Context { return Exiting(x.Context()) }},
 		"a client has asked for it":         {s: keeping, event: func(x *story) { wants(x); x.told() }, want: over},
-		"a client asks for it when idle":    {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); x.told() }, want: over},
+		"a client asks for it when idle":    {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); x.told() }, want: over, cost: 3 - 2},
 		"a caller of the value queues":      {s: keeping, event: func(x *story) { wants(x); x.of.pending = new(Tenure) }, want: over},
 		"it is not the last that was given": {s: keeping, event: func(x *story) { wants(x); x.of.current.Store(nil) }, want: over},
 	} {
@@ -296,10 +297,14 @@ func TestWhatAReleaseDoes(t *testing.T) {
 				if c.ctx != nil {
 					ctx = c.ctx(x)
 				}
+				owed := x.of.keeper.debt
 				if err := x.first.Leave(ctx, nil); !errors.Is(err, c.err) && !(c.err == nil && errors.Is(err, context.Canceled) && ctx == NoWait) {
 					t.Errorf("got %v, want %v", err, c.err)
 				}
 				got, alive := over, x.exists() && x.first.grant.Err() == nil
+				if cost := x.of.keeper.debt - owed; cost != c.cost {
+					t.Errorf("it has cost %d requests, want %d", cost, c.cost)
+				}
 				if x.of.pending != nil && x.of.pending.of == nil {
 					x.of.pending = nil
 				}
@@ -425,7 +430,7 @@ func TestWhatHappensWhileAGrantBecomesIdle(t *testing.T) {
 }
 
 // What ends an idle tenure, how soon, and what it has cost the keeper: requests, less two for each
-// use. The heartbeats of 10 s are 1.25 requests a second less than ten.
+// use. The heartbeats count, because nothing else keeps the session.
 func TestWhatEndsAnIdleTenure(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
@@ -443,24 +448,27 @@ func TestWhatEndsAnIdleTenure(t *testing.T) {
 	for name, c := range map[string]struct {
 		event          func(*story)
 		soonest, until time.Duration // of the end, after the event
+		cost           int
 	}{
-		"nobody enters":                        {nothing, maxIdle - maxIdle/4, maxIdle},
-		"a caller has entered":                 {uses(1, maxIdle/2), maxIdle - maxIdle/4, maxIdle + maxIdle/4},
-		"callers enter again and again":        {uses(10, maxIdle/2), maxIdle - maxIdle/4, maxIdle + maxIdle/4},
-		"a writer comes":                       {writes, 0, 0},
-		"a writer comes later":                 {func(x *story) { time.Sleep(3 * second); writes(x) }, 0, 0},
-		"a client asks for it":                 {asked, 0, 100 * time.Millisecond},
-		"a client asks for it later":           {func(x *story) { time.Sleep(3 * second); asked(x) }, 0, 0},
-		"its node is deleted":                  {deleted, 0, 100 * time.Millisecond},
-		"its node is deleted later":            {func(x *story) { time.Sleep(3 * second); deleted(x) }, 0, 0},
-		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(hold.ErrLost) }, 0, 0},
-		"a writer comes unseen":                {func(x *story) { x.unseen(func() { writes(x) }) }, 4 * second, FirstRecheck + FirstRecheck/2},
-		"a writer comes unseen after a use":    {func(x *story) { uses(1, 3*second)(x); x.unseen(func() { writes(x) }) }, 0, FirstRecheck + FirstRecheck/2},
-		"another caller of the value wants it": {func(x *story) { x.of.GiveUp(x.Context()) }, 0, 0},
-		"the connection changes":               {func(x *story) { x.reconnects(x.first.grant.sess) }, 0, second},
+		"nobody enters":                        {nothing, maxIdle - maxIdle/4, maxIdle, 12},
+		"a caller has entered":                 {uses(1, maxIdle/2), maxIdle - maxIdle/4, maxIdle + maxIdle/4, 14},
+		"callers enter again and again":        {uses(10, maxIdle/2), maxIdle - maxIdle/4, maxIdle + maxIdle/4, 35},
+		"a writer comes":                       {writes, 0, 0, 3},
+		"a writer comes later":                 {func(x *story) { time.Sleep(3 * second); writes(x) }, 0, 0, 4},
+		"a client asks for it":                 {asked, 0, 100 * time.Millisecond, 3},
+		"a client asks for it later":           {func(x *story) { time.Sleep(3 * second); asked(x) }, 0, 0, 4},
+		"its node is deleted":                  {deleted, 0, 100 * time.Millisecond, 3},
+		"its node is deleted later":            {func(x *story) { time.Sleep(3 * second); deleted(x) }, 0, 0, 4},
+		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(hold.ErrLost) }, 0, 0, 3},
+		"a writer comes unseen":                {func(x *story) { x.unseen(func() { writes(x) }) }, 4 * second, FirstRecheck + FirstRecheck/2, 6},
+		"a writer comes unseen after a use":    {func(x *story) { uses(1, 3*second)(x); x.unseen(func() { writes(x) }) }, 0, FirstRecheck + FirstRecheck/2, 3},
+		"another caller of the value wants it": {func(x *story) { x.of.GiveUp(x.Context()) }, 0, 0, 3},
+		"the connection changes":               {func(x *story) { x.reconnects(x.first.grant.sess) }, 0, second, 3},
 	} {
 		stories(t, name, Sharing{MaxIdle: maxIdle}, func(x *story) {
 			x.idle()
+			const owed = 20 // more than the uses save
+			x.of.keeper.debt = owed
 			c.event(x)
 			began := time.Now()
 			for x.exists() || x.first.grant.Err() == nil || x.first.kept.Load() && !x.first.wanted.Load() {
@@ -471,6 +479,9 @@ func TestWhatEndsAnIdleTenure(t *testing.T) {
 			}
 			if took := time.Since(began); took < c.soonest || took > c.until {
 				x.Errorf("it ends after %v, want %v to %v", took, c.soonest, c.until)
+			}
+			if cost := x.of.keeper.debt - owed; cost != c.cost {
+				x.Errorf("it has cost %d requests, want %d", cost, c.cost)
 			}
 			if x.first.grant.Err() == nil || x.first.may() != no || x.first.enter() {
 				x.Error("a caller may enter what is over")
