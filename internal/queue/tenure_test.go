@@ -170,7 +170,7 @@ func TestWhoMayEnter(t *testing.T) {
 		"a reader has come":                    {func(x *story) { x.comes(znode.Read) }, stays, free, nil},
 		"its guard has ended":                  {func(x *story) { x.first.wanted.Store(true) }, stays, stays, nil},
 		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(errors.New("test")); synctest.Wait() }, stays, stays, nil},
-		"it is released":                       {func(x *story) { x.must(nil, x.first.grant.Release(x.Context())) }, stays, stays, nil},
+		"it is released":                       {func(x *story) { x.must(nil, x.first.grant.GiveUp(x.Context())) }, stays, stays, nil},
 		"there is no evidence":                 {func(x *story) { x.first.alone.Store(nil); x.first.grant.own.Store(nil) }, stays, entry{unknown, true, 0}, nil},
 		"its node was written into":            {func(x *story) { x.must(x.witness.Client().Set(x.path(), nil, -1)); synctest.Wait() }, free, asks, nil},
 		"its node was deleted":                 {deleted, stays, fails, nil},
@@ -462,7 +462,7 @@ func TestWhatEndsAnIdleTenure(t *testing.T) {
 		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(hold.ErrLost) }, 0, 0, 3},
 		"a writer comes unseen":                {func(x *story) { x.unseen(func() { writes(x) }) }, 4 * second, FirstRecheck + FirstRecheck/2, 6},
 		"a writer comes unseen after a use":    {func(x *story) { uses(1, 3*second)(x); x.unseen(func() { writes(x) }) }, 0, FirstRecheck + FirstRecheck/2, 3},
-		"another caller of the value wants it": {func(x *story) { x.of.GiveUp(x.Context()) }, 0, 0, 3},
+		"another caller of the value wants it": {func(x *story) { x.of.EndIdle(x.Context()) }, 0, 0, 3},
 		"the connection changes":               {func(x *story) { x.reconnects(x.first.grant.sess) }, 0, second, 3},
 	} {
 		stories(t, name, Sharing{MaxIdle: maxIdle}, func(x *story) {
