@@ -257,10 +257,10 @@ type ConnectOption interface{ connectOption }
 type connectOption = slot.ConnectOption
 
 // WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that
-// is repeated is logged at most once in five seconds. If the program drops a hold without releasing
-// it, that is logged, too, see [observe.Leaked]; detecting it takes a few microseconds per hold. By
-// default the messages are dropped; errors reach the caller in other ways. l may be called by
-// several goroutines at once.
+// is repeated, perhaps with another duration or local port, is logged at most once in five seconds.
+// If the program drops a hold without releasing it, that is logged, too, see [observe.Leaked];
+// detecting it takes a few microseconds per hold. By default the messages are dropped; errors reach
+// the caller in other ways. l may be called by several goroutines at once.
 func WithLogger(l zk.Logger) ConnectOption {
 	o := slot.Connect{Wire: wire.WithLogger(l)}
 	if l != nil {

@@ -2,7 +2,9 @@ package wire_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -255,5 +257,24 @@ func TestAnOutageFillsNoLog(t *testing.T) {
 		}
 		must(t, p.Accept())
 		call(t, conn, 20*time.Second)
+	})
+}
+
+// Messages that differ only by the local port of a connection, or by a duration, are one message;
+// messages about several servers are not.
+func TestARepeatedMessageMayHaveAnotherPortOrDuration(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		said, attempts := new(lines), 0
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // virtual
+		defer cancel()
+		_, err := wire.Connect(ctx, []string{"zk1:2181", "zk2:2181"}, 10*time.Second, wire.WithLogger(said),
+			wire.WithDialer(func(context.Context, string, string) (net.Conn, error) {
+				attempts++
+				return nil, fmt.Errorf("read udp 10.0.0.9:%d->10.0.0.53:53: no answer for %v and %v", 40000+attempts, time.Duration(attempts), time.Duration(attempts)*1234*time.Millisecond)
+			}))
+		if all := said.all(); err == nil || attempts < 10 || len(all) != 2 {
+			t.Errorf("%d messages of %d attempts, want 2:\n%s", len(all), attempts, strings.Join(all, "\n"))
+		}
 	})
 }

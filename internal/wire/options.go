@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"regexp"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -110,16 +111,20 @@ func (l *listener) notify(ctx context.Context, e zk.Event) {
 // few messages several times a second.
 const quietFor = 5 * time.Second
 
-// Printf logs a message, unless it was logged within quietFor.
+// varies matches what differs when a message repeats: the local port of a connection, a duration.
+var varies = regexp.MustCompile(`:\d+->|\b([\d.]+(h|m|s|ms|µs|ns))+\b`)
+
+// Printf logs a message, unless it was logged within quietFor, perhaps with another duration.
 func (c *Conn) Printf(format string, args ...any) {
 	if c.logger == nil {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	if _, repeated := c.logged.LoadOrStore(text, true); repeated {
+	same := varies.ReplaceAllString(text, "")
+	if _, repeated := c.logged.LoadOrStore(same, true); repeated {
 		return
 	}
-	time.AfterFunc(quietFor, func() { c.logged.Delete(text) })
+	time.AfterFunc(quietFor, func() { c.logged.Delete(same) })
 	c.logger.Printf("%s", text)
 }
 
