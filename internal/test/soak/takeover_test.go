@@ -601,10 +601,12 @@ func (s *seat) packet(op proxy.Op, action proxy.Action) {
 func (s *seat) survived() bool {
 	s.Helper()
 	err := s.hold.Release(context.Background())
-	if errors.Is(err, hold.ErrLost) {
+	switch {
+	case closed(s.hold.Lost()):
 		return false
+	case !errors.Is(err, hold.ErrLost): // else it was released, and the session was over before the answer
+		s.must(err)
 	}
-	s.must(err)
 	if g := s.next.Granted(); g.held {
 		s.Errorf("%s: released, and held", s.path)
 	} else {
