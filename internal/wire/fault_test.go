@@ -68,7 +68,7 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 				t.Error("the link did not notice the reconnect")
 			}
 		}
-		if conn.Session() != session || conn.Session() != session {
+		if conn.Session() != session {
 			t.Error("another session")
 		}
 	})
