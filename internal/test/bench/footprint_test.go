@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,10 +25,8 @@ import (
 // server of another process: B/each is heap and stacks after a collection, goroutines/each includes
 // the goroutine that the waiter itself blocks.
 func BenchmarkFootprint(b *testing.B) {
-	const many = 100
+	const many = 50 // a server accepts 60 connections from an address, unless it is configured otherwise
 	servers := realzk.Servers(b)
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
 	connect := func(b *testing.B) *zklocks.Conn {
 		conn, err := zklocks.Connect(b.Context(), servers, sessionTimeout)
 		if err != nil {
@@ -39,14 +37,16 @@ func BenchmarkFootprint(b *testing.B) {
 	}
 	waiters := func(b *testing.B, path string, value func() *rwlock.RWMutex) func() {
 		holder := connect(b)
-		if _, err := rwlock.New(holder, path).Lock(ctx); err != nil {
+		if _, err := rwlock.New(holder, path).Lock(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		list := func() int { return len(test.Children(b, holder.Client(), path)) }
 		list() // makes the client
+		var all sync.WaitGroup
+		b.Cleanup(all.Wait)
 		return func() {
 			for range many {
-				go func() { _, _ = value().Lock(ctx) }()
+				all.Go(func() { _, _ = value().Lock(b.Context()) }) // until the context is canceled
 			}
 			test.Eventually(b, time.Minute, "all wait", func() bool { return list() == many+1 })
 		}
@@ -91,7 +91,7 @@ func BenchmarkFootprint(b *testing.B) {
 			return func() {
 				for i := range holds {
 					var err error
-					if holds[i], err = rwlock.New(conn, lockOf(path, i)).Lock(ctx); err != nil {
+					if holds[i], err = rwlock.New(conn, lockOf(path, i)).Lock(b.Context()); err != nil {
 						b.Fatal(err)
 					}
 				}
