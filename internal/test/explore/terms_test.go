@@ -149,10 +149,11 @@ func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
 		now := r.world.clock.now()
 		r.ended, r.failed = time.Now(), err != nil && ctx.Err() == nil
 		t.stay.visit.released, r.called = now, now
-		if r.failed {
-			r.called = 0 // the next campaign begins only after a pause
+		pauses := ctx.Err() == nil // after a failure, and after a term that was short
+		if pauses {
+			r.called = 0 // the next campaign begins only after the pause
 		}
-		if term := r.term.Add(1); !panics && r.world.newsy {
+		if term := r.term.Add(1); !panics && r.world.newsy && r.failed == pauses {
 			failed := r.failed
 			time.AfterFunc(r.world.hearing(), func() { r.campaigns(t, term, failed) })
 		}
