@@ -90,8 +90,9 @@ func TestExplore(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Log(c.table(took))
-	// A run that stops at a finding is for a mutant, which is not found if worlds are slower.
-	if c.length > 30*time.Second && !c.only && !c.stop && c.kind == "" && !c.failed {
+	// A run that stops at a finding is for a mutant, which is not found if worlds are slower. After few
+	// worlds, on a busy machine, a rare act may be missing by chance.
+	if c.seeds >= 3*len(kindsOfWorlds) && !c.only && !c.stop && c.kind == "" && !c.failed {
 		c.meaning(t)
 	}
 }
