@@ -174,3 +174,34 @@ func TestReplaceOfWhatIsGone(t *testing.T) {
 		test.AssertEmpty(t, l.witness.Client(), l.dir)
 	})
 }
+
+// A delete that the server refuses is tried again after 5 s, twice that, and so on up to a minute,
+// until it succeeds.
+func TestARefusedDeleteIsTriedAgain(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		nodes := l.claim(t, 1)
+		rights := func(perms int32) {
+			_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(perms), -1)
+			must(t, err)
+		}
+		rights(zk.PermAll &^ zk.PermDelete)
+		mustBe(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: nodes}), zk.ErrNoAuth)
+		for _, pause := range []time.Duration{5, 10, 20, 40, 60, 60, 60} {
+			began, before := time.Now(), l.Seen(proxy.DeleteOp)
+			for l.Seen(proxy.DeleteOp) == before {
+				time.Sleep(10 * time.Millisecond) // virtual
+			}
+			if took := time.Since(began).Round(time.Second); took != pause*time.Second {
+				t.Fatalf("again after %v, want %d s", took, pause)
+			}
+		}
+		rights(zk.PermAll)
+		time.Sleep(time.Minute + time.Second) // virtual
+		l.empty(t)
+		before := l.Seen(proxy.DeleteOp)
+		time.Sleep(5 * time.Minute) // virtual
+		if l.Seen(proxy.DeleteOp) != before {
+			t.Error("a node that is gone is deleted again")
+		}
+	})
+}
