@@ -272,13 +272,17 @@ func TestALockThatIsNotDowngradedIsHandedOn(t *testing.T) {
 	})
 }
 
+// Both callers wait for the same create when the server refuses it.
 func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
 		_, err := s.Witness.Client().Create(s.Path, nil, 0, closedDir)
 		s.Must(err)
-		c := direct(s).with(rwlock.WithHandoff(100))
-		for _, a := range []*attempt{contract.Begin(s, s.Ctx, c.Lock), contract.Begin(s, s.Ctx, c.Lock)} {
+		c := behind(s).with(rwlock.WithHandoff(100))
+		create := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
+		line := c.queued(3)
+		create.Release()
+		for _, a := range line {
 			s.Is(a.Failed(), zk.ErrNoAuth)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,12 +70,16 @@ func TestALossIsToldToAll(t *testing.T) {
 		t.Fatal("the loss was not reported")
 	}
 	for _, err := range []error{l.Settle(), context.Cause(ctx), release(&l.Hold)} {
-		if !errors.Is(err, ErrLost) || !errors.Is(err, why) {
+		if !errors.Is(err, ErrLost) || !errors.Is(err, why) || strings.Count(err.Error(), ErrLost.Error()) != 1 {
 			t.Errorf("%v does not say that and why the lock was lost", err)
 		}
 	}
 	if err := release(&l.Hold); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release after a loss: %v", err)
+	}
+	named := begin(alive)
+	if end := errors.Join(ErrLost, why); !named.lose(end) || named.Settle() != end {
+		t.Errorf("%v says twice that the lock is lost", named.Settle())
 	}
 	late := l.Context(t.Context())
 	if late.Err() == nil || !errors.Is(context.Cause(late), ErrLost) {
@@ -88,6 +93,7 @@ func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 		"Settle":      func(l *life, _ context.Context) bool { return l.Settle() != nil },
 		"Lost":        func(l *life, _ context.Context) bool { return !open(l.Lost()) },
 		"Release":     func(l *life, _ context.Context) bool { return errors.Is(release(&l.Hold), ErrLost) },
+		"the grant's": func(l *life, _ context.Context) bool { return errors.Is(l.grant.Release(), ErrLost) },
 		"Context":     func(l *life, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
 		"ctx.Err":     func(_ *life, ctx context.Context) bool { return ctx.Err() != nil },
 		"ctx.Done":    func(_ *life, ctx context.Context) bool { return !open(ctx.Done()) },
@@ -327,9 +333,12 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 	if other.Settle() != nil || !open(others) {
 		t.Error("the other hold has ended, too")
 	}
+	if n := len(l.grant.listeners.Load().holds); n != 1 {
+		t.Errorf("the grant refers to %d holds, of which one has ended", n)
+	}
 	l.grant.Lose(errors.New("test"))
-	if !open(lost) || open(others) {
-		t.Errorf("Lost is open: %v; that of the other hold: %v", open(lost), open(others))
+	if !open(lost) || !open(l.Lost()) || open(others) {
+		t.Errorf("Lost is open: %v, %v; that of the other hold: %v", open(lost), open(l.Lost()), open(others))
 	}
 	for what, err := range map[string]error{"Settle": l.Settle(), "cause": context.Cause(ctx), "Release": release(&l.Hold)} {
 		if !errors.Is(err, ErrReleased) {

@@ -128,6 +128,16 @@ func TestATenureThatIsWantedDoesNotStayIdle(t *testing.T) {
 		if tenure.grant.Err() == nil {
 			t.Error("it stays")
 		}
+		next := x.enters(of)
+		next.kept.Store(true)
+		if !next.ask(t.Context()) {
+			t.Fatal("nobody may enter, so there is nothing to see")
+		}
+		of.want(next) // while it is held
+		if passed, _ := of.pass(next, true); passed {
+			t.Error("it becomes idle")
+		}
+		x.must(nil, next.Leave(t.Context(), nil))
 	})
 }
 

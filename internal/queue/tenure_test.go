@@ -266,6 +266,7 @@ func TestWhatAReleaseDoes(t *testing.T) {
 		"the last pass":                     {s: handoff, event: func(x *story) { x.first.passed = 1 }, line: 2, want: passed},
 		"the node was deleted":              {s: handoff, event: deleted, line: 1, want: over, err: hold.ErrLost},
 		"the node was deleted, as known":    {s: handoff, event: func(x *story) { known(x); deleted(x) }, line: 1, want: over, err: hold.ErrLost},
+		"the node was deleted unseen":       {s: handoff, event: func(x *story) { x.first.grant.watching.Store(true); deleted(x) }, line: 1, want: over, err: hold.ErrLost},
 		"the node was written into":         {s: handoff, event: func(x *story) { known(x); x.must(x.witness.Client().Set(x.path(), nil, -1)); synctest.Wait() }, line: 1, want: passed},
 		"the grant is lost":                 {s: handoff, event: func(x *story) { known(x); x.first.grant.state.Lose(hold.ErrLost) }, line: 1, want: over, err: hold.ErrLost},
 		"the hold was withdrawn":            {s: handoff, event: func(x *story) { known(x); x.of.follow(x.first) }, line: 1, want: over},
@@ -279,6 +280,8 @@ func TestWhatAReleaseDoes(t *testing.T) {
 		"the evidence has become old":       {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); x.proof(-FirstRecheck) }, want: kept},
 		"another client has come":           {s: keeping, event: func(x *story) { wants(x); writes(x) }, want: over, cost: 1},
 		"another client has come meanwhile": {s: both, event: func(x *story) { x.idle(); x.enters(x.of); writes(x) }, want: over},
+		"another node is the only one":      {s: keeping, event: func(x *story) { wants(x); deleted(x); x.comes(znode.Read) }, want: over, err: hold.ErrLost, cost: 1},
+		"old evidence, and a caller waits":  {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); x.proof(-FirstRecheck) }, line: 1, want: passed},
 		"no keeps":                          {s: Sharing{Passes: 1}, event: wants, want: over},
 		"the release does not wait":         {s: keeping, event: wants, want: over, ctx: dead},
 		"the program may exit":              {s: keeping, event: wants, want: over, ctx: func(x *story) context.Context { return Exiting(x.Context()) }},
@@ -314,8 +317,8 @@ func TestWhatAReleaseDoes(t *testing.T) {
 				case users == 1 && alive:
 					got = passed
 				}
-				if got != c.want {
-					t.Fatalf("it is %s, want %s", got, c.want)
+				if got != c.want || got == passed && c.s.Passes == 0 && x.first.uses.Load() != 2 {
+					t.Fatalf("it is %s after %d uses, want %s", got, x.first.uses.Load(), c.want)
 				}
 				for i, next := range x.line { // in the order of arrival
 					<-next.done
@@ -384,6 +387,9 @@ func TestWhatTheReleaseOfAReaderDoes(t *testing.T) {
 				_ = x.first.Leave(c.ctx, nil)
 				if x.isIdle() != c.kept || x.exists() != c.kept {
 					t.Errorf("%d users; the node exists: %v, want %v", x.first.users.Load(), x.exists(), c.kept)
+				}
+				if !c.kept && x.first.enter() {
+					t.Error("a reader enters what is over")
 				}
 				x.of.pending = nil
 			})

@@ -4,6 +4,7 @@ package sessionfile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -110,4 +111,104 @@ func TestAFileOfAnotherUser(t *testing.T) {
 	if _, err := Open(path, true); err == nil || err.Error() != "it belongs to user 4711: run as that user" {
 		t.Error(err)
 	}
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name, text string, mode os.FileMode) error {
+		return errors.Join(os.WriteFile(path(name), []byte(text), 0o600), os.Chmod(path(name), mode))
+	}
+	if err := errors.Join(write("read", "", 0o640), write("open", "", 0o604), write("other", "precious\n", 0o600), write("fine", "", 0o600), write("named", "", 0o600),
+		os.Link(path("named"), path("named too")), os.Symlink(path("fine"), path("link")), syscall.Mkfifo(path("pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		path("read"):   "its mode is 0640, so other users can lock it: want 0600",
+		path("open"):   "its mode is 0604, so other users can lock it: want 0600",
+		path("other"):  "it has other content: use a file of its own",
+		path("named"):  "it has a second name (a hard link)",
+		path("link"):   "it is a symbolic link",
+		path("pipe"):   "it is not a regular file",
+		path("no/dir"): "no such file or directory",
+		dir:            "is a directory",
+		"":             "no such file or directory",
+	} {
+		if _, err := Open(file, true); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+	if text, err := os.ReadFile(path("other")); err != nil || string(text) != "precious\n" {
+		t.Errorf("the other file has %q, %v", text, err)
+	}
+}
+
+// A write may stop after any byte, also in the middle of an earlier, longer record. What a crash of
+// the machine leaves is not a session either.
+func TestATornWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "session")
+	f := opened(t, path, true)
+	f.locked(t, "")
+	if err := errors.Join(f.Write(2, []byte("secret"), []string{"zk1:2181"}), f.Close(false)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := strings.Join(strings.SplitAfterN(string(text), "\n", 3)[:2], "") // Close has written less than Write
+	has := func(text string, want int64) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Open(path, false); err == nil {
+			f.has(t, want)
+			_ = f.File.Close()
+		} else if strings.HasPrefix(text, magic) || strings.HasPrefix(magic, strings.Trim(text, "\x00")) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for n := range whole[:len(whole)-1] { // without the end of the line it is whole
+		has(whole[:n], 0)
+		has(whole[:n]+strings.Repeat("x", len(whole))+"\nx\n", 0)
+		has(whole[:n]+strings.Repeat("\x00", len(whole)-n), 0)
+	}
+	has(strings.Replace(whole, `"ID":2`, `"ID":3`, 1), 0)
+	has(whole+"the rest of a longer record\n", 2)
+}
+
+// A session is ended only on the host and by the file that it was written on and to.
+func TestARecordOfAnotherHostOrFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "session")
+	f := opened(t, path, true)
+	f.locked(t, "")
+	if err := f.Write(2, []byte("secret"), []string{"zk1:2181"}); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*record){
+		"another host":            func(r *record) { r.Host = "another" },
+		"written on host \"\"":    func(r *record) { r.Host = "" },
+		"of which this is a copy": func(r *record) { r.Inode = "1:2" },
+	} {
+		r := f.recorded()
+		change(&r)
+		line, _ := json.Marshal(r)
+		copied := path + "-copy"
+		if err := os.WriteFile(copied, fmt.Appendf(nil, "%s%s\n%s\n", magic, checksum(line), line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := opened(t, copied, false)
+		if id, _, _, err := c.Dead(); id != 0 || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("session %d, %v, want %q", id, err, want)
+		}
+		_ = c.File.Close()
+	}
+	if err := os.Rename(path, path+"-moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Write(3, nil, nil); err == nil || err.Error() != "it was removed or replaced" {
+		t.Error(err)
+	}
+	_ = f.Close(true)
 }

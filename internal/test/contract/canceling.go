@@ -5,14 +5,17 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 var canceling = []scenario{
 	{"a free Lock is canceled at any step", canceledWhenFree, alone},
 	{"a waiting Lock is canceled at any step", canceledInLine, alone},
+	{"a Lock and its Release are canceled at any request, whatever was before", canceledAtARequest, inMemory},
 	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
 	{"a Lock is canceled while there is no connection", canceledOffline, 0},
 	{"a Release with a canceled context deletes the node", releasedByTheDead, 0},
@@ -42,6 +45,69 @@ func canceledWhenFree(s *scene) {
 		s.Empty()
 		return met
 	})
+}
+
+// canceledAtARequest cancels a Lock or a Release before it begins, and before and after the server
+// does its n-th request, and a Lock that waits: with each of the recipe's options, after up to three
+// cycles, with another caller of the value and without. Then another client gets the lock at once.
+func canceledAtARequest(s *scene) {
+	s.Ctx = context.Background() // it takes longer than a scenario
+	other := s.client()
+	for name, open := range s.options() {
+		conn, p := s.Behind()
+		for i := range 4 * 2 * 2 {
+			cycles, two, releases := i%4, i/4%2 == 1, i/8 == 1
+			for n, met := 0, true; met; n++ {
+				s.move(test.Path(s))
+				c := &client{s, open(locks.On(conn), s.Path), conn, p}
+				for range cycles {
+					s.release(c.lock())
+				}
+				call, rest := c.Lock, func() {}
+				if releases {
+					call = only(c.lock().Release)
+				}
+				switch {
+				case two && releases:
+					next := c.begin(c.Block)
+					rest = func() { s.release(next.Granted()) }
+				case two:
+					h := c.block()
+					rest = func() { s.release(h) }
+				}
+				s.Settle()
+				ctx, cancel := context.WithCancel(s.Ctx)
+				f := p.Nth(proxy.AnyOp, max(1, n/2), holds[n%2])
+				if met = n < 2; met {
+					cancel()
+				}
+				a := Begin(s, ctx, call)
+				select {
+				case <-f.Fired():
+					met = true
+				case <-a.Done:
+				case <-time.After(time.Second): // it waits
+				}
+				cancel()
+				a.Ended()
+				f.Cancel()
+				f.Release()
+				switch {
+				case a.Err != nil:
+					s.Is(a.Err, context.Canceled)
+				case !releases:
+					s.release(a.Hold)
+				}
+				rest()
+				began := time.Now()
+				s.release((&client{s, open(locks.On(other.conn), s.Path), other.conn, nil}).block())
+				if took := time.Since(began); took > time.Second || s.Failed() {
+					s.Fatalf("%s, %d cycles, two callers %v, release %v, request %d: the next client waits %v", name, cycles, two, releases, n/2, took)
+				}
+			}
+		}
+		conn.Close()
+	}
 }
 
 func canceledInLine(s *scene) {

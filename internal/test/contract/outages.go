@@ -2,7 +2,6 @@ package contract
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -194,12 +193,7 @@ func releasedInAnOutage(s *scene) {
 func releasedIntoAnOutage(s *scene) {
 	const timeout = 4 * time.Second
 	s.Ctx = context.Background() // all outages together take longer than a scenario
-	options := maps.Clone(s.r.Options)
-	if options == nil {
-		options = make(map[string]func(*zklocks.Conn, string) Locker)
-	}
-	options["no option"] = func(conn *zklocks.Conn, path string) Locker { return s.r.New(conn, path) }
-	for name, open := range options {
+	for name, open := range s.options() {
 		for i := range 5 * 2 * 2 {
 			cycles, inLine, block := i%5, i/5%2 == 1, i/10 == 1
 			for n, met := int64(1), true; met; n++ {

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -107,6 +108,15 @@ type client struct {
 // on returns a lock on a connection.
 func (s *scene) on(conn *wire.Conn, opts ...zklocks.Option) Locker {
 	return s.r.New(locks.On(conn), s.Path, opts...)
+}
+
+// options returns how to make a lock value with each of the recipe's own options, and without.
+func (s *scene) options() map[string]func(*zklocks.Conn, string) Locker {
+	all := map[string]func(*zklocks.Conn, string) Locker{
+		"no option": func(conn *zklocks.Conn, path string) Locker { return s.r.New(conn, path) },
+	}
+	maps.Copy(all, s.r.Options)
+	return all
 }
 
 func (s *scene) with(conn *wire.Conn, p *proxy.Proxy, opts ...zklocks.Option) *client {
