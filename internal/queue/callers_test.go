@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -212,4 +214,118 @@ func TestACanceledCallerLeavesTheAcquireToTheNext(t *testing.T) {
 			x.must(nil, <-next)
 		})
 	}
+}
+
+// What a canceled caller says of those ahead of it, and what it leaves.
+func TestWhatACanceledCallerLeaves(t *testing.T) {
+	t.Parallel()
+	play(t, znode.Write, Sharing{Passes: 100}, func(x *story) {
+		stop := func(c *call, cancel context.CancelFunc, ahead string, leaves bool) {
+			x.Helper()
+			cancel()
+			<-c.done
+			var leaving *Leaving
+			if !errors.Is(c.err, context.Canceled) || !strings.Contains(c.err.Error(), ahead+" ahead in the queue") || errors.As(c.err, &leaving) != leaves {
+				x.Errorf("got %v, want %s ahead, and a node to delete: %v", c.err, ahead, leaves)
+			}
+			if leaving != nil {
+				<-leaving.Removed
+			}
+		}
+		begin := func() (*call, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			return x.calls(ctx), cancel
+		}
+		// Behind a holder of the process.
+		a, cancelA := begin()
+		b, cancelB := begin()
+		stop(b, cancelB, "2", false)
+		stop(a, cancelA, "1", false)
+		x.must(nil, x.first.Leave(x.Context(), nil))
+		// Behind another client.
+		x.comes(znode.Write)
+		theirs := x.names()[0]
+		a, cancelA = begin()
+		b, cancelB = begin()
+		stop(b, cancelB, "1", false)
+		stop(a, cancelA, "1", true)
+		if n := len(x.names()); n != 1 {
+			x.Fatalf("%d nodes", n)
+		}
+		x.queues(1)
+		x.deletes(theirs)
+		if next := x.line[0]; next.waits() {
+			x.Error("the next caller waits for an acquire that was given up")
+		} else {
+			x.must(nil, next.tenure.Leave(x.Context(), nil))
+		}
+	})
+}
+
+// The turn of a caller comes while it is canceled: it holds, or the lock is free.
+func TestACallerIsCanceledInItsTurn(t *testing.T) {
+	t.Parallel()
+	play(t, znode.Write, Sharing{Passes: 100}, func(x *story) {
+		for range 30 {
+			ctx, cancel := context.WithCancel(context.Background())
+			c := x.calls(ctx)
+			x.must(nil, x.first.Leave(x.Context(), nil))
+			cancel()
+			if <-c.done; c.err == nil {
+				x.must(nil, c.tenure.Leave(x.Context(), nil))
+			}
+			synctest.Wait()
+			if n := len(x.names()); n != 0 {
+				x.Fatalf("%d nodes", n)
+			}
+			x.first = x.enters(x.of)
+		}
+		x.must(nil, x.first.Leave(x.Context(), nil))
+	})
+}
+
+// A try is refused without a request while the process holds or waits; readers hold together. No
+// call begins with a context that has ended.
+func TestWhatATryDoes(t *testing.T) {
+	t.Parallel()
+	stories(t, "try", Sharing{Passes: 1, MaxIdle: maxIdle}, func(x *story) {
+		try := func(what string, want error) {
+			x.Helper()
+			before := x.requests()
+			g, by, err := x.of.Acquire(x.Context(), false)
+			switch {
+			case !errors.Is(err, want):
+				x.Errorf("%s: got %v, want %v", what, err, want)
+			case err != nil && x.requests() != before && !x.of.Together:
+				x.Errorf("%s: %d requests", what, x.requests()-before)
+			case err == nil:
+				if g.Err() != nil || by.(*Tenure).users.Load() < 1 {
+					x.Errorf("%s: no hold", what)
+				}
+				x.must(nil, by.Leave(x.Context(), nil))
+			}
+		}
+		busy := hold.ErrBusy
+		if x.of.Together {
+			busy = nil
+		}
+		try("held", busy)
+		x.idle()
+		if _, _, err := x.of.Acquire(NoWait, true); !errors.Is(err, context.Canceled) || x.first.users.Load() != 0 {
+			x.Errorf("a call that was canceled before enters: %v", err)
+		}
+		try("idle", nil)
+		writes(x)
+		theirs := x.names()
+		x.queues(1)
+		try("a caller waits", hold.ErrBusy)
+		for _, path := range theirs {
+			if strings.Contains(path, "write") && path != x.path() {
+				x.deletes(path)
+			}
+		}
+		<-x.line[0].done
+		x.must(nil, x.line[0].err)
+		x.must(nil, x.line[0].tenure.Leave(x.Context(), nil))
+	})
 }
