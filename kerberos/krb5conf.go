@@ -174,24 +174,17 @@ func (p profile) cache() string {
 
 // config returns what gokrb5 needs: the defaults and the KDCs.
 func (p profile) config() (*config.Config, error) {
-	defaults, realms := "[libdefaults]\n", "[realms]\n"
-	done := map[relation]bool{}
-	once := func(section, block, name string) bool {
-		key := relation{section: section, block: block, name: name}
-		defer func() { done[key] = true }()
-		return !done[key]
-	}
+	defaults, realms, kdcs := "[libdefaults]\n", "[realms]\n", map[string]string{}
 	for _, r := range p {
 		switch {
-		case r.section == "libdefaults" && r.block == "" && once(r.section, "", r.name):
-			defaults += r.name + " = " + r.value + "\n"
-		case r.section == "realms" && r.name == "kdc" && once(r.section, r.block, ""):
-			realms += r.block + " = {\n"
-			for _, kdc := range p.all(r.section, r.block, r.name) {
-				realms += "kdc = " + kdc + "\n"
-			}
-			realms += "}\n"
+		case r.section == "libdefaults" && r.block == "":
+			defaults += r.name + " = " + p.first(r.section, "", r.name) + "\n"
+		case r.section == "realms" && r.name == "kdc":
+			kdcs[r.block] += "kdc = " + r.value + "\n"
 		}
+	}
+	for realm, list := range kdcs {
+		realms += realm + " = {\n" + list + "}\n"
 	}
 	return config.NewFromString(defaults + realms)
 }

@@ -1,6 +1,7 @@
 package kerberos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,11 +73,7 @@ func (r route) walk(ask func(realm, name string) (next string, err error)) error
 }
 
 func (r route) String() string {
-	realm := r.target
-	if realm == "" {
-		realm = r.home
-	}
-	return fmt.Sprintf("service %s of realm %s (%s)", r.service, realm, r.why)
+	return fmt.Sprintf("service %s of realm %s (%s)", r.service, cmp.Or(r.target, r.home), r.why)
 }
 
 // explain says what was asked of which realm, and what to check.
@@ -106,18 +103,17 @@ func (l *login) exchange(realm, name string, canonicalize bool) (next string, en
 	}
 	// gokrb5 would follow a referral with the wrong realm of the client. After six it gives up.
 	_, reply, err := l.client.TGSExchange(request, realm, l.ticket, l.key, 6)
-	granted := reply.Ticket.SName.NameString
-	refers := len(granted) == 2 && granted[0] == "krbtgt" && !reply.Ticket.SName.Equal(asked) && len(reply.DecryptedEncPart.Key.KeyValue) > 0
-	if err != nil && !refers {
-		return "", end, err
-	}
-	l.ticket, l.key = reply.Ticket, reply.DecryptedEncPart.Key
-	if len(granted) == 2 && granted[0] == "krbtgt" {
+	if granted := reply.Ticket.SName.NameString; len(granted) == 2 && granted[0] == "krbtgt" {
 		next = granted[1]
 	}
-	if next == realm {
+	refers := next != "" && !reply.Ticket.SName.Equal(asked) && len(reply.DecryptedEncPart.Key.KeyValue) > 0
+	switch {
+	case err != nil && !refers:
+		return "", end, err
+	case next == realm:
 		return "", end, errors.New("the KDC refers to itself")
 	}
+	l.ticket, l.key = reply.Ticket, reply.DecryptedEncPart.Key
 	return next, reply.DecryptedEncPart.EndTime, nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +64,7 @@ type Conn struct {
 	beats       beats
 	pings       *time.Timer
 	xid         int32    // of the last request, see nextXid
-	credentials [][]byte // the bodies of the requests with which each connection begins
+	credentials [][]byte // the bodies of the requests with which each connection begins: of WithDigestAuth, then of the guest
 	guest       guest    // nil: none; written while making has a value
 }
 
@@ -76,9 +78,8 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		moving:   make(chan struct{}, 1),
 		making:   make(chan struct{}, 1),
 		xid:      rand.Int32N(math.MaxInt32),
-	}
-	for _, a := range s.auth {
-		c.credentials = append(c.credentials, encode(nil, int32(0), "digest", a.user+":"+a.password))
+
+		credentials: s.digests,
 	}
 	for i := range c.beats.timers {
 		c.beats.timers[i] = stopped(c.beat)
@@ -144,12 +145,7 @@ func (c *Conn) Kept() (kept []string) {
 		return kept
 	}
 	own := 0
-	for _, r := range p.queue {
-		if r.answered != nil {
-			own++
-		}
-	}
-	for _, r := range p.sent {
+	for _, r := range slices.AppendSeq(slices.Clone(p.queue), maps.Values(p.sent)) {
 		if r.answered != nil {
 			own++
 		}
@@ -209,9 +205,7 @@ func (c *Conn) Close() error {
 // connection is closed. The holds are lost first, because a server that does not read may never
 // take the request.
 func (c *Conn) end(limit <-chan time.Time) {
-	c.mu.Lock()
-	p, _ := c.in(AnySession)
-	c.mu.Unlock()
+	p := c.running()
 	c.markClosed()
 	var leaving sync.WaitGroup
 	leaving.Go(func() {

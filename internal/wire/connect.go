@@ -26,14 +26,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	for _, o := range opts {
 		o(&s)
 	}
-	if s.noMechanism {
-		return nil, errors.New("zklocks: WithSASL: the mechanism is nil")
-	}
-	for _, a := range s.auth {
-		if a.user == "" || strings.Contains(a.user, ":") {
-			// The error does not quote the user, which may be "user:password".
-			return nil, errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
-		}
+	if s.invalid != nil {
+		return nil, s.invalid
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
@@ -75,7 +69,7 @@ func (c *Conn) start(ctx context.Context) error {
 	if c.resume != nil && c.Session() == 0 {
 		return ErrOver
 	}
-	if len(c.auth) > 0 && c.resume == nil {
+	if len(c.digests) > 0 && c.resume == nil {
 		if err := c.probe(ctx); err != nil {
 			return err
 		}

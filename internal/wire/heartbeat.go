@@ -86,13 +86,12 @@ func (c *Conn) beat() {
 // ping is called by a timer every T/3 while there is a session, also next to heartbeats: a server
 // may answer nothing else. See serve.
 func (c *Conn) ping() {
-	c.mu.Lock()
-	p, _ := c.in(AnySession)
-	if p != nil {
-		c.pings.Reset(c.Timeout() / 3)
+	p := c.running()
+	if p == nil {
+		return
 	}
-	c.mu.Unlock()
-	if p != nil && len(p.sending) == 0 { // or the packet that is being written shows as much
+	c.pings.Reset(c.Timeout() / 3)
+	if len(p.sending) == 0 { // or the packet that is being written shows as much
 		p.send(outgoing{Request: Request{op: opPing}})
 	}
 }

@@ -53,9 +53,7 @@ func (c *Conn) Rebalance() {
 
 // upAt returns the server of the connection that has the session, as it was given; "": none.
 func (c *Conn) upAt() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p, err := c.in(AnySession); err == nil {
+	if p := c.running(); p != nil {
 		return p.server
 	}
 	return ""

@@ -3,9 +3,11 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,21 +17,18 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	logger zk.Logger // nil: none
-	auth   []credentials
-	tls    func() (*tls.Config, error) // nil: no TLS
-	sasl   SASLMechanism               // nil: none
-
-	noMechanism bool // WithSASL was given nil
-	dial        func(ctx context.Context, network, address string) (net.Conn, error)
-	listeners   []*listener
-	follow      bool // see WithServersFromEnsemble
+	invalid   error                       // what is wrong with an option; nil: nothing
+	logger    zk.Logger                   // nil: none
+	digests   [][]byte                    // the bodies of the requests for WithDigestAuth
+	tls       func() (*tls.Config, error) // nil: no TLS
+	sasl      SASLMechanism               // nil: none
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	listeners []*listener
+	follow    bool // see WithServersFromEnsemble
 
 	sessionFile *string  // path; nil: none
 	resume      *Session // resumed instead of a new session, see End; nil: none
 }
-
-type credentials struct{ user, password string }
 
 // WithLogger is zklocks.WithLogger.
 func WithLogger(l zk.Logger) Option {
@@ -42,12 +41,21 @@ func WithLogger(l zk.Logger) Option {
 
 // WithDigestAuth is zklocks.WithDigestAuth.
 func WithDigestAuth(user, password string) Option {
-	return func(s *settings) { s.auth = append(s.auth, credentials{user, password}) }
+	return func(s *settings) {
+		if user == "" || strings.Contains(user, ":") { // the error does not quote what may be "user:password"
+			s.invalid = errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
+		}
+		s.digests = append(s.digests, encode(nil, int32(0), "digest", user+":"+password))
+	}
 }
 
 // WithSASL is zklocks.WithSASL.
 func WithSASL(m SASLMechanism) Option {
-	return func(s *settings) { s.sasl, s.noMechanism = m, m == nil }
+	return func(s *settings) {
+		if s.sasl = m; m == nil {
+			s.invalid = errors.New("zklocks: WithSASL: the mechanism is nil")
+		}
+	}
 }
 
 // WithTLS is zklocks.WithTLS.

@@ -44,11 +44,11 @@ type packetConn struct {
 
 	// conn.mu guards what follows.
 	phase   phase
-	sent    map[int32]packet // by xid: the requests that are not answered yet
-	queue   []outgoing       // the requests that are not sent yet
-	sends   bool             // a goroutine sends the queue
-	leaving bool             // the session moves: the queue waits
-	drained chan struct{}    // closed when it leaves and all requests are answered; nil: it was closed, or does not leave
+	sent    map[int32]outgoing // by xid: the requests that are not answered yet
+	queue   []outgoing         // the requests that are not sent yet
+	sends   bool               // a goroutine sends the queue
+	leaving bool               // the session moves: the queue waits
+	drained chan struct{}      // closed when it leaves and all requests are answered; nil: it was closed, or does not leave
 	watches watches
 }
 
@@ -64,6 +64,7 @@ const (
 type outgoing struct {
 	Request
 	heartbeat bool
+	at        time.Time   // right before it was written; zero: it was not
 	ready     func() bool // reports whether the request is still to be sent, right before it is; nil: it is
 	// answered is called once. If there is no reply, the error is ErrUnsent or
 	// zk.ErrConnectionClosed. It is nil for a request that nobody waits for.
@@ -87,12 +88,6 @@ func (r *outgoing) lost(err error) {
 // urgent reports whether a request is sent at once, also on a connection that leaves.
 func (r *outgoing) urgent() bool { return r.heartbeat || r.op == opPing || r.op == opClose }
 
-// A packet is a request that was sent.
-type packet struct {
-	outgoing
-	at time.Time // before it was written
-}
-
 // A guest uses the connection, too: see client. The caller of receive and lost holds Conn.mu.
 type guest interface {
 	receive(p *packetConn, event []byte) // passes on the frame of an event
@@ -105,7 +100,7 @@ func newPacketConn(c *Conn, conn net.Conn, server, address string, limit time.Du
 		Conn: conn, conn: c, server: server, address: address, limit: limit, sasl: sasl,
 		in:      bufio.NewReaderSize(conn, readBuffer),
 		sending: make(chan struct{}, 1),
-		sent:    make(map[int32]packet),
+		sent:    make(map[int32]outgoing),
 	}
 }
 
@@ -130,6 +125,14 @@ func (c *Conn) in(session int64) (*packetConn, error) {
 		return nil, ErrOver
 	}
 	return c.current, nil
+}
+
+// running returns the network connection that has the session; nil: none.
+func (c *Conn) running() *packetConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, _ := c.in(AnySession)
+	return p
 }
 
 // onward returns the connection on which a request of the guest is sent in a session, if need be
@@ -214,7 +217,8 @@ func (p *packetConn) note(r outgoing) []byte {
 	case pinged: // the server has not answered the last ping
 		return nil
 	}
-	p.sent[xid] = packet{r, time.Now()}
+	r.at = time.Now()
+	p.sent[xid] = r
 	return append(encode(nil, int32(8+len(r.body)), xid, r.op), r.body...)
 }
 

@@ -77,10 +77,8 @@ func (c *Conn) explain(err error) {
 
 // isLocal reports whether the present connection uses an address that onlyLocal describes.
 func (c *Conn) isLocal() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, err := c.in(AnySession)
-	if err != nil {
+	p := c.running()
+	if p == nil {
 		return false
 	}
 	host, _, _ := net.SplitHostPort(p.address)
@@ -100,21 +98,17 @@ func (c *Conn) isLocal() bool {
 // address could lock in another ensemble, on its own machine. local means that the client has
 // reached a member by such an address itself, so it is on the members' machine.
 func parseConfig(text string, secure, local bool) (servers []string, err error) {
+	at, kind := 1, "client port"
+	if secure {
+		at, kind = 2, "secure client port"
+	}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if !strings.HasPrefix(key, "server.") {
 			continue
 		}
 		parts := strings.Split(value, ";")
-		at := 1
-		if secure {
-			at = 2
-		}
 		if len(parts) <= at || parts[at] == "" {
-			kind := "client port"
-			if secure {
-				kind = "secure client port"
-			}
 			return nil, fmt.Errorf("%s has no %s", key, kind)
 		}
 		host, port, err := net.SplitHostPort(parts[at])

@@ -13,7 +13,7 @@ import (
 
 // runningConn is a packetConn with a session and without a network connection.
 func runningConn() *packetConn {
-	p := &packetConn{phase: running, conn: &Conn{state: newState(time.Now)}, sent: make(map[int32]packet), sending: make(chan struct{}, 1)}
+	p := &packetConn{phase: running, conn: &Conn{state: newState(time.Now)}, sent: make(map[int32]outgoing), sending: make(chan struct{}, 1)}
 	p.conn.current = p
 	return p
 }
