@@ -213,7 +213,7 @@ type holdContext struct {
 }
 
 func (c holdContext) Err() error {
-	c.conn.Unanswered()
+	c.conn.Silence()
 	return c.Context.Err()
 }
 
@@ -280,7 +280,7 @@ func TestAHalfOpenConnectionIsLeft(t *testing.T) {
 		f.answer = func(n int64, _ net.Conn, _, _ int32) bool { return n == 2 }
 		conn := f.start().connect()
 		time.Sleep(5 * timeout) // virtual
-		if conn.Epoch() != 1 || conn.Down() != (time.Time{}) {
+		if conn.Epoch() != 1 || conn.Up() == 0 {
 			t.Error("an idle connection has ended")
 		}
 		conn.hangUp()

@@ -117,19 +117,20 @@ func (c *Conn) Server() string {
 	return c.current.server
 }
 
-// Unanswered returns when the oldest unanswered request was sent, or the zero time if there is
-// none.
-func (c *Conn) Unanswered() (oldest time.Time) {
+// Silence returns when the connection was lost, if it is down, and otherwise when the oldest
+// unanswered request was sent; the zero time: there is none.
+func (c *Conn) Silence() (since time.Time, down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != nil {
-		for _, p := range c.current.sent {
-			if oldest.IsZero() || p.at.Before(oldest) {
-				oldest = p.at
-			}
+	if since = c.down; !since.IsZero() || c.current == nil {
+		return since, !since.IsZero()
+	}
+	for _, r := range c.current.sent {
+		if since.IsZero() || r.at.Before(since) {
+			since = r.at
 		}
 	}
-	return oldest
+	return since, false
 }
 
 // Kept describes what the present connection keeps for the locks: requests under way, watches that

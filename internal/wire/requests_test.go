@@ -122,7 +122,7 @@ func TestARequestBelongsToItsSession(t *testing.T) {
 	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
 		session := conn.Session()
 		v.Expire(t, conn)
-		test.Eventually(t, 20*time.Second, "a new session", func() bool { return conn.Session() != session && conn.Down().IsZero() })
+		test.Eventually(t, 20*time.Second, "a new session", func() bool { return conn.Session() != session && conn.Up() != 0 })
 		before := p.Seen(proxy.AnyOp)
 		_, err := conn.Ask(t.Context(), session, wire.GetData("/"))
 		_, err2 := conn.WatchNodes(t.Context(), session, []string{"/"}, "")

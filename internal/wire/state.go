@@ -105,13 +105,6 @@ func (s *state) disconnect() {
 	}
 }
 
-// Down returns when the connection was lost, or the zero time if it is up.
-func (s *state) Down() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.down
-}
-
 // Up returns the session of the connection, or 0 if it is down.
 func (s *state) Up() (session int64) {
 	s.mu.Lock()

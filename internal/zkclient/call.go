@@ -183,14 +183,11 @@ func (c *Client) explainSilence(ctx context.Context, err error, since time.Time)
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err
 	}
-	last, down, asked := c.conn.LastFailure(), c.conn.Down(), c.conn.Unanswered()
+	last := c.conn.LastFailure()
 	refused := errors.Is(last, zk.ErrAuthFailed)
-	lost := refused || !down.IsZero()
-	switch {
-	case !down.IsZero():
-		since = down
-	case since.IsZero():
-		since = asked
+	silent, down := c.conn.Silence()
+	if down || since.IsZero() {
+		since = silent
 	}
 	long := ""
 	if !since.IsZero() {
@@ -198,7 +195,7 @@ func (c *Client) explainSilence(ctx context.Context, err error, since time.Time)
 	}
 	var why error
 	switch {
-	case lost:
+	case refused, down:
 		why = fmt.Errorf("no connection%s; tried: %s", long, strings.Join(c.conn.Servers(), ", "))
 		if refused {
 			why = fmt.Errorf("%w; last attempt: %w", why, last)
@@ -218,10 +215,7 @@ func (c *Client) explainSilence(ctx context.Context, err error, since time.Time)
 // Silence returns for how long the connection has been lost, or the oldest request has had no
 // answer.
 func (c *Client) Silence() time.Duration {
-	since := c.conn.Down()
-	if since.IsZero() {
-		since = c.conn.Unanswered()
-	}
+	since, _ := c.conn.Silence()
 	if since.IsZero() {
 		return 0
 	}

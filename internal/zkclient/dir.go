@@ -13,11 +13,7 @@ import (
 // MakeDir creates a directory and its missing parents. They are containers, which the server
 // deletes after they have been empty for a while. If the directory exists, MakeDir returns nil.
 func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
-	return exists(c.MakeContainer(ctx, dir, nil, acl))
-}
-
-// exists removes the error which says that a node exists.
-func exists(err error) error {
+	err := c.MakeContainer(ctx, dir, nil, acl)
 	if err == zk.ErrNodeExists {
 		return nil
 	}
@@ -26,7 +22,8 @@ func exists(err error) error {
 
 // MakeContainer is MakeDir with data. If the directory exists, it returns zk.ErrNodeExists.
 func (c *Client) MakeContainer(ctx context.Context, dir string, data []byte, acl []zk.ACL) error {
-	return asContainer(c.make(ctx, dir, acl, container(dir, data, acl)))
+	create := wire.Multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})
+	return asContainer(c.make(ctx, dir, acl, create))
 }
 
 // SetWith writes a node's data and creates a plain directory below the node, in one transaction. If
@@ -61,12 +58,7 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create wir
 	}
 }
 
-// container creates a container.
-func container(dir string, data []byte, acl []zk.ACL) wire.Request {
-	return wire.Multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})
-}
-
-// asContainer explains the refusal of a request of container.
+// asContainer explains the refusal of a request to create a container.
 func asContainer(err error) error {
 	if err == zk.ErrBadArguments {
 		return fmt.Errorf("the server refuses to create a container, as before ZooKeeper 3.5.1: %w", err)

@@ -140,7 +140,7 @@ func (s *Stage) kept(conn *wire.Conn) *wire.Conn {
 			}
 			time.Sleep(time.Second / 2) // virtual
 		}
-		s.Errorf("a minute after the test the connection keeps %q, down since %v", client.Kept(), conn.Down())
+		s.Errorf("a minute after the test the connection keeps %q, in the state %v", client.Kept(), conn.State())
 	})
 	return conn
 }

@@ -122,7 +122,7 @@ var mutants = []mutant{
 	}, {
 		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.note",
 		why: "a server that has received it at once, and stops, has counted since then",
-		old: `packet{r, time.Now()}`, new: `packet{r, time.Now().Add(time.Millisecond)}`,
+		old: `r.at = time.Now()`, new: `r.at = time.Now().Add(time.Millisecond)`,
 		test: "internal/wire TestAHeartbeatCountsFromBeforeItWasWritten",
 	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
