@@ -84,6 +84,35 @@ func TestTheErrorOfAWaitThatTimesOut(t *testing.T) {
 			t.queues(2, writer(t.here))
 			return writer(t.here)
 		}, "rwlock: lock /l: " + timedOut + ": 3 ahead in the queue; this connection holds none"},
+		"a writer ahead that waits for this connection": {func(t *texts) acquire {
+			m := rwlock.New(t.here, "/l")
+			t.takes(m.RLock)
+			t.queues(1, writer(t.there))
+			return m.RLock
+		}, "rwlock: read lock /l: " + timedOut + ": 1 ahead in the queue, a writer that waits for a read hold of this connection, held for 8.1s"},
+		"two such writers, one of this connection": {func(t *texts) acquire {
+			m := rwlock.New(t.here, "/l", rwlock.WithCuratorNames())
+			must(t, m.Downgrade(t.Context(), t.takes(m.Lock)))
+			t.queues(1, rwlock.New(t.there, "/l", rwlock.WithCuratorNames()).Lock)
+			t.queues(1, m.Lock)
+			return m.RLock
+		}, "rwlock: read lock /l: " + timedOut + ": 2 ahead in the queue, writers that wait for a read hold of this connection, held for 8.2s"},
+		"a writer ahead that waits for another connection": {func(t *texts) acquire {
+			t.takes(reader(t.there))
+			t.takes(rwlock.New(t.here, "/l/below").RLock)
+			t.queues(1, writer(t.here))
+			return reader(t.here)
+		}, "rwlock: read lock /l: " + timedOut + ": 1 ahead in the queue; this connection holds none"},
+		"a node that the server refuses to delete": {func(t *texts) acquire {
+			for _, path := range []string{"/l", "/l/below"} {
+				h := t.takes(rwlock.New(t.here, path).Lock)
+				must(t, second(t.there.Client().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)))
+				if err := h.Release(t.Context()); !errors.Is(err, zk.ErrNoAuth) {
+					t.Error(err)
+				}
+			}
+			return reader(t.here)
+		}, "rwlock: read lock /l: " + timedOut + ": 1 ahead in the queue; this connection has released 1 that the server refuses to delete"},
 		"nested": {func(t *texts) acquire { // other locks of the connection are not mentioned
 			t.takes(rwlock.New(t.here, "/l/below").Lock)
 			t.takes(reentrant.New(t.here, "/l/beside").Lock)

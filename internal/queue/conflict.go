@@ -111,6 +111,7 @@ type blockers struct {
 	rule    rule
 	left    int          // how many exist
 	watched []znode.Node // all of them or only the nearest; the nearest first
+	first   znode.Node   // the first in the queue, as of the listing
 	bug     bug
 }
 
@@ -130,6 +131,7 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 	b := blockers{rule: r}
 	for i := len(queue) - 1; i >= 0; i-- {
 		if n := queue[i]; n.Seq < first.Seq && r.waitsFor(n) {
+			b.first = n
 			if b.left++; r.near(b.left) {
 				if b.watched == nil {
 					b.watched = make([]znode.Node, 0, max(0, min(r.allowed, i))+1)

@@ -62,8 +62,8 @@ func TestAGrantThatIsBeingReleasedIsNotHeld(t *testing.T) {
 		grant, _ := x.holds(1)
 		says := func(want string) {
 			t.Helper()
-			if got := x.queue.held(Request{Kind: znode.Lock}); !strings.HasPrefix(got, want) {
-				t.Errorf("this connection %s, want %q", got, want)
+			if got := x.queue.mine(Request{Kind: znode.Lock}, 1); !strings.HasPrefix(got, "; this connection "+want) {
+				t.Errorf("%q, want %q", got, want)
 			}
 		}
 		says("has held 1 for ")

@@ -43,6 +43,8 @@ type waiter struct {
 	patience doubt             // how long it waits for an event
 	listed   time.Time         // when it sent the last listing, or the create
 	busy     time.Time         // until when it waits, if it tries; zero: it has not waited yet
+	began    time.Time         // when it was created
+	says     time.Time         // when it next logs for whom it waits
 	line     int               // the number of nodes in the last listing
 	ahead    *atomic.Int64     // how many nodes have to go before its turn; 0: unknown
 }
@@ -85,7 +87,8 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (all waiters, at *Que
 		}
 		claims[i].Make = p.Queue.dirs(max(limit.Missing, int(p.Queue.missing.Load())))
 		claims[i].Touch = p.Queue.touches(p.Kind)
-		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, listed: time.Now(), ahead: p.ahead}
+		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, began: time.Now(), ahead: p.ahead}
+		all[i].listed, all[i].says = all[i].began, all[i].began.Add(client.Timeout())
 		if p.ahead == nil {
 			all[i].ahead = new(atomic.Int64)
 		}
@@ -289,28 +292,49 @@ func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, l
 	if ahead == 0 || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err
 	}
-	return fmt.Errorf("%w: %s%d ahead in the queue; this connection %s", err, lock, ahead, q.held(r))
+	return fmt.Errorf("%w: %s%d ahead in the queue%s", err, lock, ahead, q.mine(r, ahead))
 }
 
-// held says how many of the nodes that the request waits for belong to this connection, and since
-// when. So the error shows if a program waits for a lock that it holds itself.
-func (q *Queue) held(r Request) string {
-	held, since := 0, time.Now()
+// mine says what this connection has to do with the nodes ahead of the request, so that the text
+// shows if a program waits for itself. A reader waits only for writers. If this connection has a
+// read hold, none of them can hold, so they wait for it.
+func (q *Queue) mine(r Request, ahead int64) string {
+	rule, since := q.rule(r, Limit{}), time.Now()
+	held, reads, undeleted := 0, 0, 0
 	for _, holder := range q.client.Holders() {
 		g := holder.(*Grant)
 		for _, n := range g.held.Load().nodes {
-			if g.state.Settle() == nil && n.queue.dir == q.dir && slices.Contains(q.kinds, n.node.Kind) && q.rule(r, Limit{}).waitsFor(n.node) {
+			if g.state.Settle() != nil || n.queue.dir != q.dir || !slices.Contains(q.kinds, n.node.Kind) {
+				continue
+			}
+			switch {
+			case rule.waitsFor(n.node):
 				held++
-				if g.since.Before(since) {
-					since = g.since
-				}
+			case rule.mode == Read:
+				reads++
+			}
+			if g.since.Before(since) {
+				since = g.since
 			}
 		}
 	}
-	if held == 0 {
-		return "holds none"
+	for _, path := range q.client.Undeleted() {
+		if n, ok := znode.Parse(strings.TrimPrefix(path, q.dir+"/"), q.kinds...); ok && rule.waitsFor(n) {
+			undeleted++
+		}
 	}
-	return fmt.Sprintf("has held %d for %v", held, time.Since(since).Round(time.Millisecond))
+	lasted := time.Since(since).Round(time.Millisecond)
+	switch {
+	case held > 0:
+		return fmt.Sprintf("; this connection has held %d for %v", held, lasted)
+	case reads > 0 && ahead == 1:
+		return fmt.Sprintf(", a writer that waits for a read hold of this connection, held for %v", lasted)
+	case reads > 0:
+		return fmt.Sprintf(", writers that wait for a read hold of this connection, held for %v", lasted)
+	case undeleted > 0:
+		return fmt.Sprintf("; this connection has released %d that the server refuses to delete", undeleted)
+	}
+	return "; this connection holds none"
 }
 
 // leave deletes the nodes because of err, and returns the error for the caller. It waits for the

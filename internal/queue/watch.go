@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // waitEvent is the second half of step 4: it strikes out blockers that are gone, and returns
@@ -29,6 +31,7 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 		limit, cancel = context.WithDeadline(ctx, w.busy)
 		defer cancel()
 	}
+	recheck := w.nextRecheck()
 	for {
 		var next turn
 		if watches, next = b.strike(watches); next != pending || fired(w.limit.Changed) || slices.ContainsFunc(w.own, fired) {
@@ -38,19 +41,29 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 			break
 		}
 		w.ahead.Store(int64(b.ahead()))
-		timer := time.NewTimer(w.patience.after() - rand.N(w.patience.after()/4))
+		says, wake := w.queue.cfg.Conn.Logs() && w.says.Before(recheck), recheck
+		if says {
+			wake = w.says
+		}
+		timer := time.NewTimer(time.Until(wake))
 		rung := bell.Wait(limit, timer.C)
 		timer.Stop()
 		switch {
 		case rung:
+			recheck = w.nextRecheck()
 		case ctx.Err() != nil:
 			return relist, zkclient.Ended(ctx)
 		case limit.Err() != nil:
 			return relist, hold.ErrBusy
+		case says:
+			if !w.say(ctx, b) {
+				return relist, nil
+			}
 		default:
 			if next, err := w.withoutEvent(ctx, b); next != pending || err != nil {
 				return next, err
 			}
+			recheck = w.nextRecheck()
 		}
 	}
 	if !b.clear() || w.own == nil { // without a watch of its own it has no evidence (invariant 1)
@@ -58,6 +71,39 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 	}
 	b.bug.unless(len(w.own) == len(w.nodes), 1)
 	return pending, nil
+}
+
+func (w *waiter) nextRecheck() time.Time {
+	after := w.patience.after()
+	return time.Now().Add(after - rand.N(after/4))
+}
+
+// say logs for whom the waiter waits, after T and then each 10 T. It returns false if the first
+// blocker has left since the listing. A large listing is not repeated for that.
+func (w *waiter) say(ctx context.Context, b *blockers) bool {
+	q := w.queue
+	data, stat, err := q.client.Get(ctx, q.path(b.first))
+	if err == zk.ErrNoNode && w.line < 200 {
+		return false
+	}
+	whom := ""
+	if err == nil {
+		m := q.member(b.first, 1, data, stat)
+		whom = " for the node " + znode.Shown(m.Path)
+		if m.Session == w.sess {
+			whom += " of this connection"
+		}
+		if m.Pid != 0 {
+			whom += fmt.Sprintf(", pid %d on %s", m.Pid, m.Host)
+		} else if len(m.Data) > 0 {
+			whom += fmt.Sprintf(", data %.100q", m.Data)
+		}
+		whom += ", there since " + m.Since.Format(time.RFC3339)
+	}
+	now := time.Now()
+	w.says = now.Add(10 * q.client.Timeout())
+	q.cfg.Conn.Printf("zklocks: %v: a call has waited %v%s%s", q.info(w.request), now.Sub(w.began).Round(time.Millisecond), whom, q.mine(w.request, 1))
+	return true
 }
 
 // strike strikes out each blocker whose watch is nil, because it did not exist when the watches

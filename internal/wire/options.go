@@ -119,6 +119,9 @@ func (l *listener) notify(ctx context.Context, e zk.Event) {
 // few messages several times a second.
 const quietFor = 5 * time.Second
 
+// Logs reports whether anyone reads what Printf logs.
+func (c *Conn) Logs() bool { return c.logger != nil }
+
 // varies matches what differs when a message repeats: the local port of a connection, a duration.
 var varies = regexp.MustCompile(`:\d+->|\b([\d.]+(h|m|s|ms|µs|ns))+\b`)
 

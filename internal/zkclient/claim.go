@@ -105,7 +105,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			switch {
 			case errors.As(err, &unfound):
 				try.removeOrphans(found)
-				c.ifRefused(session, "list", err, firstWait, try.cleanUpFound)
+				c.ifRefused(session, "list", "", err, firstWait, try.cleanUpFound)
 				return nil, Step{Claim: unfound.claim}, err
 			case err != nil:
 				go try.cleanUpFound(firstWait)
@@ -248,7 +248,7 @@ func (t *claimTry) cleanUpFound(pause time.Duration) {
 	if found != nil {
 		t.removeOrphans(found)
 	}
-	t.client.ifRefused(t.session, "list", err, pause, t.cleanUpFound)
+	t.client.ifRefused(t.session, "list", "", err, pause, t.cleanUpFound)
 }
 
 // search returns the nodes with the try's id, or ErrOver if the session is over and the nodes with

@@ -126,7 +126,7 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 
 // deleteLater deletes a node later if err is a refusal to delete it.
 func (c *Client) deleteLater(session int64, path string, err error, pause time.Duration) {
-	c.ifRefused(session, "delete", err, pause, func(pause time.Duration) {
+	c.ifRefused(session, "delete", path, err, pause, func(pause time.Duration) {
 		_, err := c.delete(session, []string{path})
 		c.deleteLater(session, path, err, pause)
 	})

@@ -11,7 +11,19 @@ import (
 type stray struct {
 	session int64
 	epoch   uint64 // when it was last done
+	path    string // of the node that the server refuses to delete; "": it is a search
 	again   func() // does it, and keeps another stray if that was not the last time
+}
+
+// Undeleted returns the paths of the nodes that the server refuses to delete.
+func (c *Client) Undeleted() (paths []string) {
+	c.strays.Range(func(key, _ any) bool {
+		if s := key.(*stray); s.path != "" && s.session == c.conn.Session() {
+			paths = append(paths, s.path)
+		}
+		return true
+	})
+	return paths
 }
 
 func (c *Client) keepStray(s *stray) {
@@ -44,12 +56,13 @@ const (
 )
 
 // ifRefused keeps work for which the server has refused a request, perhaps for lack of a right: it
-// is also done again after a pause. again receives the pause after the next refusal.
-func (c *Client) ifRefused(session int64, op string, err error, pause time.Duration, again func(pause time.Duration)) {
+// is also done again after a pause. again receives the pause after the next refusal. path is for
+// stray.path.
+func (c *Client) ifRefused(session int64, op, path string, err error, pause time.Duration, again func(pause time.Duration)) {
 	if outcomeOf(err) != refused || err == zk.ErrNoNode {
 		return
 	}
-	s := &stray{session: session, epoch: c.Epoch(), again: func() {
+	s := &stray{session: session, epoch: c.Epoch(), path: path, again: func() {
 		if c.retried != nil {
 			c.retried(op, err)
 		}
