@@ -258,6 +258,12 @@ type connectOption = slot.ConnectOption
 
 // WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that
 // is repeated, perhaps with another duration or local port, is logged at most once in five seconds.
+//
+// When a call has waited in a queue for the session timeout, and again each ten session timeouts, a
+// message says for which node it waits, the first in the queue that it waits for: since when the
+// node exists, its process or data, whether it belongs to this connection, and what this connection
+// itself holds. So a program that waits for itself is seen. Each such message takes one read.
+//
 // If the program drops a hold without releasing it, that is logged, too, see [observe.Leaked];
 // detecting it takes a few microseconds per hold. By default the messages are dropped; errors reach
 // the caller in other ways. l may be called by several goroutines at once.

@@ -31,7 +31,8 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 		limit, cancel = context.WithDeadline(ctx, w.busy)
 		defer cancel()
 	}
-	recheck := w.nextRecheck()
+	var recheck time.Time // when to check its turn without an event
+	says := false         // the next line of the log comes first
 	for {
 		var next turn
 		if watches, next = b.strike(watches); next != pending || fired(w.limit.Changed) || slices.ContainsFunc(w.own, fired) {
@@ -41,8 +42,12 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 			break
 		}
 		w.ahead.Store(int64(b.ahead()))
-		says, wake := w.queue.cfg.Conn.Logs() && w.says.Before(recheck), recheck
-		if says {
+		if !says {
+			after := w.patience.after()
+			recheck = time.Now().Add(after - rand.N(after/4))
+		}
+		wake := recheck
+		if says = w.queue.cfg.Conn.Logs() && w.says.Before(recheck); says {
 			wake = w.says
 		}
 		timer := time.NewTimer(time.Until(wake))
@@ -50,7 +55,7 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 		timer.Stop()
 		switch {
 		case rung:
-			recheck = w.nextRecheck()
+			says = false
 		case ctx.Err() != nil:
 			return relist, zkclient.Ended(ctx)
 		case limit.Err() != nil:
@@ -63,7 +68,6 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 			if next, err := w.withoutEvent(ctx, b); next != pending || err != nil {
 				return next, err
 			}
-			recheck = w.nextRecheck()
 		}
 	}
 	if !b.clear() || w.own == nil { // without a watch of its own it has no evidence (invariant 1)
@@ -71,11 +75,6 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 	}
 	b.bug.unless(len(w.own) == len(w.nodes), 1)
 	return pending, nil
-}
-
-func (w *waiter) nextRecheck() time.Time {
-	after := w.patience.after()
-	return time.Now().Add(after - rand.N(after/4))
 }
 
 // say logs for whom the waiter waits, after T and then each 10 T. It returns false if the first
