@@ -176,7 +176,7 @@ func TestWhoMayEnter(t *testing.T) {
 		"its node was deleted":                 {deleted, stays, fails, nil},
 		"the connection has changed":           {func(x *story) { x.reconnects(x.first.grant.sess) }, stays, stays, nil},
 		"the evidence is old":                  {ages, asks, asks, nil},
-		"it is just not old":                   {func(x *story) { time.Sleep(FirstRecheck - time.Millisecond) }, free, free, nil},
+		"it is just not old":                   {func(x *story) { time.Sleep(FirstRecheck - time.Millisecond) }, free, free, nil}, // virtual
 		"it is old, and the context has ended": {ages, entry{unknown, false, 0}, entry{unknown, false, 0}, dead},
 		"the context has ended":                {func(*story) {}, free, free, dead},
 		"the client may not read the directory any more": {func(x *story) {
@@ -276,7 +276,7 @@ func TestWhatAReleaseDoes(t *testing.T) {
 		"a caller waits who would be next":  {s: both, event: wants, line: 1, want: passed},
 		"nobody else, so without a limit":   {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of) }, line: 1, want: passed},
 		"it is idle again":                  {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of) }, want: kept},
-		"idle again after a long hold":      {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); time.Sleep(3 * maxIdle) }, want: kept},
+		"idle again after a long hold":      {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); time.Sleep(3 * maxIdle) }, want: kept}, // virtual
 		"the evidence has become old":       {s: keeping, event: func(x *story) { x.idle(); x.enters(x.of); x.proof(-FirstRecheck) }, want: kept},
 		"another client has come":           {s: keeping, event: func(x *story) { wants(x); writes(x) }, want: over, cost: 1},
 		"another client has come meanwhile": {s: both, event: func(x *story) { x.idle(); x.enters(x.of); writes(x) }, want: over},
@@ -460,11 +460,11 @@ func TestWhatEndsAnIdleTenure(t *testing.T) {
 		"a caller has entered":                 {uses(1, maxIdle/2), maxIdle - maxIdle/4, maxIdle + maxIdle/4, 14},
 		"callers enter again and again":        {uses(10, maxIdle/2), maxIdle - maxIdle/4, maxIdle + maxIdle/4, 35},
 		"a writer comes":                       {writes, 0, 0, 3},
-		"a writer comes later":                 {func(x *story) { time.Sleep(3 * second); writes(x) }, 0, 0, 4},
+		"a writer comes later":                 {func(x *story) { time.Sleep(3 * second); writes(x) }, 0, 0, 4}, // virtual
 		"a client asks for it":                 {asked, 0, 100 * time.Millisecond, 3},
-		"a client asks for it later":           {func(x *story) { time.Sleep(3 * second); asked(x) }, 0, 0, 4},
+		"a client asks for it later":           {func(x *story) { time.Sleep(3 * second); asked(x) }, 0, 0, 4}, // virtual
 		"its node is deleted":                  {deleted, 0, 100 * time.Millisecond, 3},
-		"its node is deleted later":            {func(x *story) { time.Sleep(3 * second); deleted(x) }, 0, 0, 4},
+		"its node is deleted later":            {func(x *story) { time.Sleep(3 * second); deleted(x) }, 0, 0, 4}, // virtual
 		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(hold.ErrLost) }, 0, 0, 3},
 		"a writer comes unseen":                {func(x *story) { x.unseen(func() { writes(x) }) }, 4 * second, FirstRecheck + FirstRecheck/2, 6},
 		"a writer comes unseen after a use":    {func(x *story) { uses(1, 3*second)(x); x.unseen(func() { writes(x) }) }, 0, FirstRecheck + FirstRecheck/2, 3},
