@@ -271,7 +271,7 @@ func TestARepeatedMessageMayHaveAnotherPortOrDuration(t *testing.T) {
 		_, err := wire.Connect(ctx, []string{"zk1:2181", "zk2:2181"}, 10*time.Second, wire.WithLogger(said),
 			wire.WithDialer(func(context.Context, string, string) (net.Conn, error) {
 				attempts++
-				return nil, fmt.Errorf("read udp 10.0.0.9:%d->10.0.0.53:53: no answer for %v and %v", 40000+attempts, time.Duration(attempts), time.Duration(attempts)*1234*time.Millisecond)
+				return nil, fmt.Errorf("read udp 10.0.0.9:%d->10.0.0.53:53: no answer for %v and %v", 40000+attempts, time.Duration(attempts)*time.Millisecond, time.Duration(attempts)*1234*time.Millisecond)
 			}))
 		if all := said.all(); err == nil || attempts < 10 || len(all) != 2 {
 			t.Errorf("%d messages of %d attempts, want 2:\n%s", len(all), attempts, strings.Join(all, "\n"))
