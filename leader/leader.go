@@ -139,8 +139,9 @@ func (e *Election) Status() Status {
 }
 
 // Queue lists the leader and the candidates in queue order. It reads from one server, so the list
-// may be out of date: it is for people and dashboards. To find the leader, use Leader. Queue
-// returns the same errors as Campaign.
+// may be out of date: it is for people and dashboards. To find the leader, use Leader.
+// The error matches ctx's error, zk.ErrClosing or zk.ErrNoAuth, or says what is wrong with the
+// arguments of New.
 func (e *Election) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := e.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err

@@ -155,8 +155,8 @@ func (m *RWMutex) take(ctx context.Context, op string, kind znode.Kind, mine, ot
 }
 
 // Queue lists the holders of the lock and the waiters in queue order. It reads from one server, so
-// the list may be out of date: it is for people and dashboards. Queue returns the same errors as
-// Lock.
+// the list may be out of date: it is for people and dashboards. The error matches ctx's error,
+// zk.ErrClosing or zk.ErrNoAuth, or says what is wrong with the arguments of New.
 func (m *RWMutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := m.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err

@@ -181,8 +181,9 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 }
 
 // Queue lists the holders of permits and the waiters in queue order. It reads from one server, so
-// the list may be out of date: it is for people and dashboards. Queue returns the same errors as
-// Acquire, but accepts any stored number.
+// the list may be out of date: it is for people and dashboards. It accepts any stored number. The error
+// matches ctx's error, zk.ErrClosing, zk.ErrNoAuth or [ErrMismatch], or says what is wrong with the
+// arguments of New.
 //
 // A holder's node looks like a waiter's: Holding means that the node is within the first N permits,
 // where N is the stored number. After a Resize to fewer permits, a holder beyond the new number

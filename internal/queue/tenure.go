@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
@@ -168,7 +169,13 @@ func (t *Tenure) enter() bool {
 func (t *Tenure) Leave(ctx context.Context, _ *Hold) error {
 	of := t.of
 	if of.Together {
-		if t.users.Add(-1) > 0 || of.keep(ctx, t) || !t.users.CompareAndSwap(0, gone) {
+		if t.users.Add(-1) > 0 || of.keep(ctx, t) {
+			return nil
+		}
+		if !t.users.CompareAndSwap(0, gone) { // another reader has entered, or guard has ended it
+			if end := t.grant.Err(); errors.Is(end, hold.ErrLost) {
+				return end
+			}
 			return nil
 		}
 		return t.end(ctx)

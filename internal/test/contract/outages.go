@@ -196,7 +196,7 @@ func releasedIntoAnOutage(s *scene) {
 	for name, open := range s.options() {
 		for i := range 5 * 2 * 2 {
 			cycles, inLine, block := i%5, i/5%2 == 1, i/10 == 1
-			for n, met := int64(1), true; met; n++ {
+			for n, met := int64(0), true; met; n++ { // 0: before the release, of a hold that has lasted
 				conn, p := s.BehindFor(timeout)
 				c := &client{s, open(locks.On(conn), s.Path), conn, p}
 				lock := c.Lock
@@ -214,6 +214,12 @@ func releasedIntoAnOutage(s *scene) {
 				s.Settle()
 				var requests atomic.Int64
 				outage := make(chan time.Time, 1)
+				if n == 0 {
+					s.Pass(20 * time.Second)
+					p.Mute()
+					outage <- time.Now()
+					s.Pass(time.Second / 2)
+				}
 				p.OnRequest(func(proxy.Op) {
 					if requests.Add(1) == n {
 						p.Mute()
@@ -228,7 +234,11 @@ func releasedIntoAnOutage(s *scene) {
 				}
 				select {
 				case began := <-outage:
-					if took := a.At.Sub(began); took > timeout+time.Second {
+					took := a.At.Sub(began)
+					if took > 0 && !inLine && a.Err == nil {
+						s.Errorf("%s, %d cycles, block %v: a release waits %v for request %d, and returns nil without an answer", name, cycles, block, took, n)
+					}
+					if took > timeout+time.Second {
 						s.Errorf("%s, %d cycles, in line %v, block %v: request %d of a release waits %v", name, cycles, inLine, block, n, took)
 					}
 				default:
