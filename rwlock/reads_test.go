@@ -66,6 +66,7 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 		for range 20 {
 			readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
 		}
+		s.Settle() // all have called
 		s.InLine(2)
 		readers[0].Stop() // the other readers still wait
 		second := w.waitWrite(3)

@@ -119,9 +119,10 @@ func (of *Callers) try(ctx context.Context) (*Tenure, error) {
 // wait waits in line, or together with others.
 func (of *Callers) wait(ctx context.Context) (*Tenure, error) {
 	of.mu.Lock()
-	if t := of.pending; t != nil && of.Together {
+	// More readers may share the acquire; it may have listed since the last answer.
+	for t, may := of.pending, yes; t != nil && of.Together && may == yes && t.shared.may() == unknown; t = of.pending {
 		of.mu.Unlock()
-		t.shared.ask(ctx) // so that more readers may share the acquire
+		may = t.shared.ask(ctx)
 		of.mu.Lock()
 	}
 	t, current := of.pending, of.current.Load()

@@ -191,27 +191,28 @@ func (s *sharedNode) ask(ctx context.Context) answer {
 	case <-ctx.Done():
 		return no
 	}
-	v, may := d.now.Load(), s.may()
-	if v == nil || may != unknown {
-		return may
+	for { // again if another listing has come meanwhile
+		v, may := d.now.Load(), s.may()
+		if v == nil || may != unknown {
+			return may
+		}
+		var dir *zk.Stat
+		proved := *v
+		if v.writers != nil {
+			_, dir, _ = s.queue.client.Get(ctx, s.queue.dir)
+			proved.doubted = false
+		} else if proved.writers = s.queue.watchWriters(ctx, zkclient.AnySession); proved.writers != nil {
+			dir = proved.writers.Stat
+		}
+		switch {
+		case dir == nil:
+			return unknown
+		case dir.Mzxid == v.mzxid:
+			d.now.CompareAndSwap(v, &proved)
+		default:
+			d.now.CompareAndSwap(v, nil)
+		}
 	}
-	var dir *zk.Stat
-	proved := *v
-	if v.writers != nil {
-		_, dir, _ = s.queue.client.Get(ctx, s.queue.dir)
-		proved.doubted = false
-	} else if proved.writers = s.queue.watchWriters(ctx, zkclient.AnySession); proved.writers != nil {
-		dir = proved.writers.Stat
-	}
-	switch {
-	case dir == nil:
-		return unknown
-	case dir.Mzxid == v.mzxid:
-		d.now.CompareAndSwap(v, &proved)
-	default:
-		d.now.CompareAndSwap(v, nil)
-	}
-	return s.may()
 }
 
 // writers returns the watch that fires when a writer comes; nil: there is none.

@@ -245,7 +245,7 @@ var mutants = []mutant{
 	}, {
 		name: "first-reader-that-leaves-deletes-the-node", pkg: "internal/queue", in: "Tenure.Leave",
 		why:  "the others still read: a writer beside readers",
-		old:  "if t.users.Add(-1) > 0 || of.keep(ctx, t) || !t.users.CompareAndSwap(0, gone) {",
+		old:  "if t.users.Add(-1) > 0 || of.keep(ctx, t) {",
 		new:  "if t.users.Add(-1) < 0 {",
 		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
 	}, {
