@@ -27,11 +27,20 @@ import (
 // The watch takes one request each time that a writer has come. So a listing sets it only if the
 // two listings before have shown the same version.
 type dirView struct {
-	now   atomic.Pointer[view] // each method loads it once
-	mzxid atomic.Int64         // of the directory's data in the last listing
-	quiet atomic.Bool          // the listing before it had the same mzxid
-	timed atomic.Bool          // a timer will doubt the view of now
-	asks  chan struct{}        // has an element while a caller asks whether a writer has come
+	now   atomic.Pointer[view]          // each method loads it once
+	mzxid atomic.Int64                  // of the directory's data in the last listing
+	quiet atomic.Bool                   // the listing before it had the same mzxid
+	timed atomic.Bool                   // a timer will doubt the view of now
+	asks  atomic.Pointer[chan struct{}] // has an element while a caller asks whether a writer has come; nil: none has asked
+}
+
+// asking returns asks. Most values never ask.
+func (d *dirView) asking() chan struct{} {
+	if d.asks.Load() == nil {
+		asks := make(chan struct{}, 1)
+		d.asks.CompareAndSwap(nil, &asks)
+	}
+	return *d.asks.Load()
 }
 
 // view is one listing, and its watch. The methods may be called on nil.
@@ -185,9 +194,10 @@ func (s *sharedNode) ask(ctx context.Context) answer {
 	if may := s.may(); may != unknown {
 		return may
 	}
+	asks := d.asking()
 	select {
-	case d.asks <- struct{}{}:
-		defer func() { <-d.asks }()
+	case asks <- struct{}{}:
+		defer func() { <-asks }()
 	case <-ctx.Done():
 		return no
 	}

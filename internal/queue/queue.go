@@ -101,7 +101,6 @@ func New(cfg Config) *Queue {
 	}
 	q.client = zkclient.Of(cfg.Conn)
 	q.missing.Store(unread)
-	q.view.asks = make(chan struct{}, 1)
 	q.readable.Store(slices.ContainsFunc(cfg.ACL, func(a zk.ACL) bool {
 		return a.Scheme == "world" && a.Perms&zk.PermRead != 0
 	}))

@@ -65,7 +65,7 @@ func TestBugsAreFound(t *testing.T) {
 			for i := range int64(usualCount) {
 				if d := p.compare(t, Generate(1, i)); d != nil {
 					short := p.shrink(t, d, 400)
-					if len(short.Sequence) > 6 {
+					if len(short.Sequence) > 8 {
 						t.Errorf("sequence %d, %d steps of %d:\n%s", i, len(short.Sequence), len(d.Sequence), short)
 					}
 					if p.compare(t, short.Sequence) == nil {

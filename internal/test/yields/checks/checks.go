@@ -20,7 +20,7 @@ var Tiers = [][]string{
 		"queue.Callers.mu", "reentrant.Mutex.mu",
 	},
 	{"hold.listeners.telling"},
-	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu", "wire.packetConn.sending"},
+	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu"},
 	{"wire.state.mu"},
 }
 
