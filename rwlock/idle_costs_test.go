@@ -151,16 +151,16 @@ func TestWhatAKeepCostsOverTime(t *testing.T) {
 		with, least int64 // at most so many requests, and at least so many without the option
 		beats       int64 // at most so many heartbeats
 	}{
-		"a use each 2 s":                {maxIdle: time.Minute, uses: 1, pause: 2 * time.Second, length: day / 24, with: 850, least: 3600, beats: 1980},
-		"a use each minute":             {maxIdle: 2 * time.Minute, uses: 1, pause: time.Minute, length: day / 4, with: 730, least: 720, beats: 11_900},
-		"the same, another hold":        {maxIdle: 2 * time.Minute, uses: 1, pause: time.Minute, other: true, length: day / 4, with: 730, least: 720, beats: 11_900},
-		"a use each hour":               {maxIdle: 2 * time.Minute, uses: 1, pause: time.Hour, length: day, with: 50, least: 48, beats: 30},
-		"20 uses each hour":             {maxIdle: time.Minute, uses: 20, pause: time.Hour, length: day, with: 960, least: 960, beats: 1_000},
-		"5 uses each 10 minutes":        {maxIdle: 12 * time.Minute, uses: 5, pause: 10 * time.Minute, length: day / 4, with: 410, least: 360, beats: 11_900},
-		"the same, kept for a minute":   {maxIdle: time.Minute, uses: 5, pause: 10 * time.Minute, length: day / 4, with: 365, least: 360, beats: 200},
-		"the same, and another hold":    {maxIdle: 12 * time.Minute, uses: 5, pause: 10 * time.Minute, other: true, length: day / 4, with: 410, least: 360, beats: 11_900},
-		"100 locks, a use each minute":  {maxIdle: 2 * time.Minute, locks: 100, uses: 1, pause: time.Minute, length: day / 24, with: 12_500, least: 12_000, beats: 1980},
-		"100 locks, a use each 2 s":     {maxIdle: time.Minute, locks: 100, uses: 1, pause: 2 * time.Second, length: day / 144, with: 21_000, least: 60_000, beats: 330},
+		"a use each 2 s":                {maxIdle: time.Minute, uses: 1, pause: 2 * time.Second, length: day / 96, with: 240, least: 900, beats: 500},
+		"a use each minute":             {maxIdle: 2 * time.Minute, uses: 1, pause: time.Minute, length: day / 24, with: 135, least: 120, beats: 1990},
+		"the same, another hold":        {maxIdle: 2 * time.Minute, uses: 1, pause: time.Minute, other: true, length: day / 24, with: 137, least: 120, beats: 1990},
+		"a use each hour":               {maxIdle: 2 * time.Minute, uses: 1, pause: time.Hour, length: day / 4, with: 20, least: 12, beats: 40},
+		"20 uses each hour":             {maxIdle: time.Minute, uses: 20, pause: time.Hour, length: day / 4, with: 260, least: 240, beats: 400},
+		"5 uses each 10 minutes":        {maxIdle: 12 * time.Minute, uses: 5, pause: 10 * time.Minute, length: day / 24, with: 80, least: 60, beats: 1990},
+		"the same, kept for a minute":   {maxIdle: time.Minute, uses: 5, pause: 10 * time.Minute, length: day / 24, with: 64, least: 60, beats: 100},
+		"the same, and another hold":    {maxIdle: 12 * time.Minute, uses: 5, pause: 10 * time.Minute, other: true, length: day / 24, with: 82, least: 60, beats: 1990},
+		"100 locks, a use each minute":  {maxIdle: 2 * time.Minute, locks: 100, uses: 1, pause: time.Minute, length: day / 144, with: 2600, least: 2000, beats: 340},
+		"100 locks, a use each 2 s":     {maxIdle: time.Minute, locks: 100, uses: 1, pause: 2 * time.Second, length: day / 720, with: 5000, least: 12000, beats: 80},
 		"kept and not used for an hour": {maxIdle: 2 * time.Hour, uses: 10, pause: time.Hour, other: true, length: day / 24, with: 85, least: 20, beats: 1990},
 	} {
 		t.Run(name, func(t *testing.T) {
