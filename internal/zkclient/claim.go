@@ -282,7 +282,7 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 				if t.lost.IsZero() {
 					t.lost = time.Now()
 				}
-				s := &stray{session: t.session, epoch: before, again: func() { t.cleanUpFound(firstWait) }}
+				s := &stray{epoch: before, again: func() { t.cleanUpFound(firstWait) }}
 				c.keepStray(s)
 				time.AfterFunc(time.Until(t.lost.Add(forgotten)), func() { c.strays.Delete(s) })
 			}

@@ -2,7 +2,9 @@ package zkclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -108,6 +112,56 @@ func TestAClaimOfWhichSomeIsGoneIsMadeAgain(t *testing.T) {
 		must(t, result(t, 20*time.Second, "claim", claimed))
 		test.Eventually(t, 10*time.Second, "what was left of the first is gone", func() bool { return len(l.children(t)) == 3 })
 		l.isTheLine(t, made, 3)
+		// All are gone, and the directory: the next create says so.
+		cut, barrier = l.Next(proxy.CreateOp, proxy.CutAfterCommit), l.Next(proxy.CheckOp, proxy.HoldRequest)
+		claimed = l.claiming(within(t, 20*time.Second), 1)
+		fired(t, cut, barrier)
+		for _, name := range l.children(t) {
+			must(t, l.witness.Client().Delete(l.dir+"/"+name, -1))
+		}
+		must(t, l.witness.Client().Delete(l.dir, -1))
+		barrier.Release()
+		if err := result(t, 20*time.Second, "claim", claimed); err != zk.ErrNoNode {
+			t.Error(err)
+		}
+	})
+}
+
+// The reply is lost, and the server refuses to list two of the directories: the error names the
+// first. What is found is deleted at once, the rest when the server lists again.
+func TestAClaimWhoseSearchIsRefused(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		rights := func(dir string, perms int32) {
+			must(t, errOf(l.witness.Client().SetACL(dir, zk.WorldACL(perms), -1)))
+		}
+		claims := []Claim{l.want(1), l.want(2), l.want(1)}
+		for i := range claims[1:] {
+			claims[1+i].Dir += fmt.Sprint("-", i)
+			must(t, errOf(l.witness.Client().Create(claims[1+i].Dir, nil, 0, open)))
+		}
+		cut, barrier := l.Next(proxy.CreateOp, proxy.CutAfterCommit), l.Next(proxy.CheckOp, proxy.HoldRequest)
+		var at Step
+		claimed := async(func() (err error) {
+			_, at, err = l.client.Claim(within(t, 20*time.Second), l.sess, claims...)
+			return err
+		})
+		fired(t, cut, barrier)
+		for _, c := range claims[1:] {
+			rights(c.Dir, zk.PermAll&^zk.PermRead)
+		}
+		barrier.Release()
+		err := result(t, 20*time.Second, "claim", claimed)
+		if !errors.As(err, new(*Unfound)) || !errors.Is(err, zk.ErrNoAuth) || at.Claim != 1 {
+			t.Errorf("%v at %+v", err, at)
+		}
+		time.Sleep(time.Second) // virtual
+		l.empty(t)
+		rights(claims[1].Dir, zk.PermAll)
+		time.Sleep(firstWait) // virtual
+		test.AssertEmpty(t, l.witness.Client(), claims[1].Dir)
+		rights(claims[2].Dir, zk.PermAll)
+		time.Sleep(2 * firstWait) // virtual
+		test.AssertEmpty(t, l.witness.Client(), claims[2].Dir)
 	})
 }
 
@@ -263,6 +317,158 @@ func TestOnlyNodesOfTheClaimAreFound(t *testing.T) {
 		must(t, err)
 		if len(made.Nodes) != 1 || stat.EphemeralOwner != l.sess {
 			t.Errorf("%+v, %+v", made, stat)
+		}
+	})
+}
+
+// The reply to the create is lost, and the client reconnects to another server, which has not
+// applied the create yet. Without a barrier the search would find nothing, and the client would
+// create a second node.
+func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
+	for _, c := range []struct {
+		delay   time.Duration
+		actions []proxy.Action
+	}{
+		{200 * time.Millisecond, []proxy.Action{proxy.CutOnSend}}, // the client is connected again before the create is committed
+		{0, []proxy.Action{proxy.CutOnSend, proxy.CutAfterCommit}},
+	} {
+		t.Run(fmt.Sprintf("commits take %v", c.delay), func(t *testing.T) {
+			t.Parallel()
+			venue.Both(t, func(t *testing.T, v venue.Venue) {
+				ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: c.delay})
+				followers, err := ensemble.Followers()
+				must(t, err)
+				l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
+				rounds := 40
+				if !v.Virtual() {
+					rounds = 8 // to check that real members behave like those in memory
+				}
+				for round := range rounds {
+					nodes := 1 + round%3
+					l.SetTarget(followers[(round+1)%2].Addr())
+					f := l.Next(proxy.CreateOp, c.actions[round/2%len(c.actions)])
+					made, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(nodes))
+					must(t, err)
+					fired(t, f)
+					// A busy member may have forwarded a create of the round before only now.
+					test.Eventually(t, 20*time.Second, "only this claim", func() bool { return len(l.children(t)) == nodes })
+					l.isTheLine(t, made, nodes)
+					must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: made.Nodes})))
+					test.Eventually(t, 20*time.Second, "nothing", func() bool { return len(l.children(t)) == 0 })
+				}
+				if l.conn.Session() != l.sess {
+					t.Error("the session is another")
+				}
+			})
+		})
+	}
+}
+
+// A server reads the transaction of a Replace and does not forward it until the session has moved
+// to another server, which has dropped a second one, and has come back. Then the leader executes
+// the first, and refuses the third, because the old node is gone.
+func TestAReplaceThatAServerForwardsMuchLaterSucceeds(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		followers, err := v.Cluster(t, 3, venue.Options{}).Followers()
+		must(t, err)
+		l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
+		old := l.claim(t, 1)[0]
+		flow := followers[0].(interface{ Stall() (flow func()) }).Stall()
+		l.SetTarget(followers[1].Addr())
+		first, second := l.Next(proxy.MoveOp, proxy.CutOnSend), l.Next(proxy.MoveOp, throttled)
+		replaced := async(func() error { return l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open) })
+		fired(t, first, second)
+		before := l.Seen(proxy.MoveOp)
+		l.SetTarget(followers[0].Addr())
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "the third is sent", func() bool { return l.Seen(proxy.MoveOp) > before })
+		flow()
+		must(t, result(t, 10*time.Second, "replace", replaced))
+		if left := l.children(t); len(left) != 1 || left[0] != old.As(znode.Read).Name {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// A server reads a create and does not forward it until the session has moved to another server,
+// which has executed a second create, and has come back. Then the leader executes the first.
+func TestACreateThatAServerForwardsMuchLaterLeavesNoNode(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		followers, err := v.Cluster(t, 3, venue.Options{}).Followers()
+		must(t, err)
+		l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
+		flow := followers[0].(interface{ Stall() (flow func()) }).Stall()
+		l.SetTarget(followers[1].Addr())
+		f := l.Next(proxy.CreateOp, proxy.CutOnSend)
+		made := l.claim(t, 2)
+		fired(t, f)
+		l.SetTarget(followers[0].Addr())
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "the session is back", func() bool { return l.conn.Server() == l.Addr() && l.Seen(proxy.ConnectOp) == 3 })
+		flow()
+		test.Eventually(t, 10*time.Second, "only the second claim is left", func() bool { return len(l.children(t)) == 2 })
+		l.isTheLine(t, Claimed{Nodes: made}, 2)
+	})
+}
+
+// The header of the reply to a create has the node's czxid, on the leader and on its followers,
+// while other clients write.
+func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		// The timeouts are long, so that servers and clients on a busy machine do not lose each
+		// other.
+		const patience = 20 * time.Second
+		members := v.Cluster(t, 3, venue.Options{SyncLimit: patience}).Addrs()
+		dir := test.Path(t)
+		_, err := v.Connect(t, 3*patience, members...).Client().Create(dir, nil, zk.FlagPersistent, open)
+		must(t, err)
+		// Connect all first: connecting takes time, and in a bubble no time passes while a
+		// goroutine below runs without blocking.
+		var conns []*wire.Conn
+		for _, member := range members {
+			conns = append(conns, v.Connect(t, 3*patience, member))
+		}
+		var all sync.WaitGroup
+		for _, conn := range conns {
+			for range 4 {
+				all.Go(func() {
+					c := Of(conn)
+					for range 25 {
+						made, err := claimOne(t.Context(), c, conn.Session(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_, stat, err := conn.Client().Exists(dir + "/" + made.Nodes[0].Name)
+						if err != nil || stat.Czxid != made.Zxid {
+							t.Errorf("czxid %+v, header %d, %v", stat, made.Zxid, err)
+						}
+						<-c.Remove(conn.Session(), Removal{Dir: dir, Nodes: made.Nodes})
+					}
+				})
+			}
+		}
+		all.Wait()
+	})
+}
+
+// Each path that a server returns for a created node is parsed as a node with a usable sequence
+// number, or as a node without any.
+func FuzzMadeNodes(f *testing.F) {
+	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock, Nodes: 1}
+	try := newClaimTry(nil, 1, []Claim{claim})
+	for _, path := range []string{
+		claim.Dir + "/" + znode.Prefix(znode.NewID(), znode.Lock) + "0000000007", claim.Dir, claim.Dir + "/", "/", "x", "/jobs",
+		claim.Dir + "/lock--2147483648", claim.Dir + "/../a",
+	} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		for _, n := range try.read(wire.Reply{Path: path})[0].Nodes {
+			if again, ok := znode.Parse(n.Name, znode.Lock); ok && again != n || !ok && n.Usable() == nil {
+				t.Errorf("%q was read as %+v", path, n)
+			}
 		}
 	})
 }

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"weak"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
@@ -51,6 +54,9 @@ func TestSessionWaitsForOne(t *testing.T) {
 		l.Refuse()
 		l.v.Expire(t, l.conn)
 		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		if other := Of(l.conn).Traced(nil); !other.Same(l.client) || other.Up(l.sess) || !other.In(l.sess) {
+			t.Errorf("the same: %v, up: %v, in its session: %v", other.Same(l.client), other.Up(l.sess), other.In(l.sess))
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		if _, err := l.client.Session(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -67,6 +73,20 @@ func TestSessionWaitsForOne(t *testing.T) {
 	})
 }
 
+func TestCatchUpFollowsTheSession(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		held := l.Next(proxy.CheckOp, proxy.HoldRequest)
+		var session int64
+		done := async(func() (err error) { session, err = l.client.CatchUp(within(t, 20*time.Second)); return err })
+		fired(t, held)
+		l.v.Expire(t, l.conn)
+		must(t, result(t, 20*time.Second, "catching up", done))
+		if now := l.newSession(t); session != now {
+			t.Errorf("caught up in session %#x, and in %#x", session, now)
+		}
+	})
+}
+
 func TestEndedKeepsTheCause(t *testing.T) {
 	cause := errors.New("shutting down")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -76,6 +96,11 @@ func TestEndedKeepsTheCause(t *testing.T) {
 	cancel(cause)
 	if err := Ended(ctx); !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+	ofAHold, lose := context.WithCancelCause(context.Background())
+	lose(hold.ErrLost)
+	if err := Ended(ofAHold); errors.Is(err, hold.ErrLost) || !strings.Contains(err.Error(), hold.ErrLost.Error()) {
+		t.Errorf("%v matches the loss of a hold", err)
 	}
 	late, stop := context.WithDeadline(context.Background(), time.Unix(0, 0))
 	defer stop()

@@ -3,8 +3,8 @@ package zkclient
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // reaped waits until the server deletes containers that have been used. Only its deletion tells a
@@ -58,33 +59,17 @@ func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
 	})
 }
 
-// The server deletes the parents as fast as they are created.
-func TestMakeDirWhileParentsAreReaped(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		v.Latency(100 * time.Microsecond)
-		l := newLine(t, v, 10*time.Second)
-		ctx := within(t, 20*time.Second)
-		stop := make(chan struct{})
-		var reaper sync.WaitGroup
-		reaper.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				_ = l.witness.Client().Delete(l.dir+"/a/b", -1)
-				_ = l.witness.Client().Delete(l.dir+"/a", -1)
-			}
-		})
-		for i := range 50 {
-			path := fmt.Sprintf("%s/a/b/%d", l.dir, i)
-			must(t, l.client.MakeDir(ctx, path, open))
-			must(t, l.witness.Client().Delete(path, -1))
-		}
-		close(stop)
-		reaper.Wait()
+// The server deletes the parent right after it was created.
+func TestMakeDirWhoseParentIsReaped(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		dir := l.dir + "/a/b"
+		again := l.Nth(proxy.MkdirOp, 3, proxy.HoldRequest) // after the create that finds no parent, and the create of the parent
+		made := async(func() error { return l.client.MakeDir(within(t, 20*time.Second), dir, open) })
+		fired(t, again)
+		must(t, l.witness.Client().Delete(l.dir+"/a", -1))
+		again.Release()
+		must(t, result(t, 10*time.Second, "the directory", made))
+		l.stays(t, dir)
 	})
 }
 
@@ -173,6 +158,11 @@ func TestMakeNode(t *testing.T) {
 		if err != nil || string(data) != "8" {
 			t.Errorf("%q, %v", data, err)
 		}
+		for version, want := range []error{nil, nil, zk.ErrBadVersion} { // the first time SetWith makes the directory
+			mustBe(t, l.client.SetWith(ctx, l.dir+"/n", []byte("9"), int32(min(version, 1)), l.dir+"/n/below", open), want)
+		}
+		l.stays(t, l.dir+"/n/below")
+		mustBe(t, l.client.Set(ctx, l.dir+"/n", nil, 1), zk.ErrBadVersion)
 		must(t, l.client.MakeNode(ctx, l.dir+"/p/q", nil, open))
 		must(t, l.witness.Client().Delete(l.dir+"/p/q", -1))
 		l.reaped(t, l.dir+"/p") // a parent that MakeNode has created
@@ -184,6 +174,34 @@ func TestMakeNode(t *testing.T) {
 		l.Next(proxy.MkdirOp, proxy.Answer(-8)) // as an old server, which knows no containers
 		if err := l.client.MakeDir(ctx, l.dir+"/old", open); !errors.Is(err, zk.ErrBadArguments) || !strings.Contains(err.Error(), "3.5.1") {
 			t.Errorf("on an old server: %v", err)
+		}
+	})
+}
+
+// The server accepts each path that the validator accepts, and a node in it.
+func TestWhatTheValidatorAcceptsTheServerAccepts(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		paths := []string{test.Path(t) + "zookeeper"} // right below the root
+		for _, path := range []string{
+			"/a", "/a/b", "/a b", "/a.b", "/...", "/.a", "/a.", "/a..b", "/..a/b", "/-", "/%2e%2e", "/zookeeperx", "/_zookeeper",
+			"/\u00a0", "/\ud7ff", "/\uf900", "/\uffef", "/ü/日本", "/lock-0000000001/lock-0000000002", "/" + strings.Repeat("x", 64<<10-41),
+			strings.Repeat("/a", 100),
+		} {
+			must(t, znode.ValidatePath(path))
+			paths = append(paths, l.dir+path)
+		}
+		for _, path := range paths {
+			ctx := within(t, 20*time.Second)
+			must(t, l.client.MakeNode(ctx, path, nil, open)) // no container: the server deletes an empty one
+			made, err := claimOne(ctx, l.client, l.sess, Claim{Dir: path, Kind: znode.Lock, Nodes: 1, ACL: open})
+			must(t, err)
+			if names, _, err := l.client.Children(ctx, l.sess, path); err != nil || !slices.Contains(names, made.Nodes[0].Name) {
+				t.Errorf("%.100q: its node is not in it: %q, %v", path, names, err)
+			}
+			must(t, l.client.RemoveNow(l.sess, Removal{Dir: path, Nodes: made.Nodes}))
+			must(t, l.witness.Client().Delete(path, -1))
 		}
 	})
 }

@@ -144,6 +144,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func errOf[T any](_ T, err error) error { return err }
+
 func mustBe(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -1,12 +1,20 @@
 package zkclient
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // keep begins a lease and returns a channel that yields the reason for its loss.
@@ -15,6 +23,7 @@ func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	lost := make(chan error, 1)
 	lease := l.client.Keep(l.sess)
 	lease.OnLoss(nil, func(why error) {
+		_ = l.client.Holders() // it may call any method
 		select {
 		case lost <- why:
 		default:
@@ -49,6 +58,10 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 		l.claim(t, 1) // sends a quorum request, as each lock does: without it the earlier packets prove nothing
 		one, lost := l.keep(t)
 		two, _ := l.keep(t)
+		two.OnLoss("two", func(error) {})
+		if held, due := l.client.Holders(), one.Heartbeats(4*l.conn.BeatPeriod()); len(held) != 1 || due != 2 {
+			t.Errorf("holders %v, %v of four heartbeats are due to one of two leases", held, due)
+		}
 		l.seen(t, proxy.CheckOp, 3)
 		one.End()
 		l.seen(t, proxy.CheckOp, 2)
@@ -78,6 +91,8 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 				node := l.claim(t, 1)[0]
 				_, _, gone, err := l.witness.Client().GetW(l.path(node))
 				must(t, err)
+				earlier, _ := l.keep(t)
+				earlier.End() // stops the timer
 				lease, lost := l.keep(t)
 				l.seen(t, proxy.CheckOp, 2)
 				if err := lease.Alive(); err != nil {
@@ -126,6 +141,7 @@ func TestAliveComesBackWithTheConnection(t *testing.T) {
 func TestTheEndOfTheSessionIsALoss(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		lease, lost := l.keep(t)
+		over := lease.Over()
 		_, ended := l.keep(t)
 		other := l.client.Keep(l.sess)
 		told := make(chan error, 1)
@@ -134,6 +150,7 @@ func TestTheEndOfTheSessionIsALoss(t *testing.T) {
 		l.v.Expire(t, l.conn)
 		mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)
 		mustBe(t, result(t, 10*time.Second, "loss of the other", ended), errExpired)
+		mustBe(t, context.Cause(over), errExpired)
 		mustBe(t, lease.Alive(), errExpired)
 		l.newSession(t)
 		mustBe(t, lease.Alive(), errExpired)
@@ -148,6 +165,52 @@ func TestAClosedConnectionIsALoss(t *testing.T) {
 		mustBe(t, result(t, 10*time.Second, "loss", lost), ErrClosed)
 		mustBe(t, lease.Alive(), ErrClosed)
 	})
+}
+
+// Finish waits for a call until ctx is canceled or the session must be considered lost, whichever
+// goroutine detects that.
+func TestFinish(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(l *line, lease *Lease, cancel func())
+		want      []error
+		says      string // at the end
+	}{
+		"canceled": {func(_ *line, _ *Lease, cancel func()) { cancel() }, []error{context.Canceled}, "context canceled (it goes on in the background)"},
+		"canceled, and no server answers": {func(l *line, _ *Lease, cancel func()) { l.Mute(); time.Sleep(time.Second); cancel() }, // virtual
+			[]error{context.Canceled, wire.ErrNoAnswer}, "has been silent for 1s (it goes on in the background)"},
+		"at the deadline":                    {func(l *line, _ *Lease, _ func()) { l.Mute() }, []error{hold.ErrLost, errUnheard}, "(not confirmed: it goes on in the background)"},
+		"another call has detected the loss": {func(_ *line, lease *Lease, _ func()) { lease.Lost(fmt.Errorf("%w: why", hold.ErrLost)) }, []error{hold.ErrLost}, hold.ErrLost.Error() + ": why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+				lease := l.client.Keep(l.sess)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if err := lease.Finish(ctx, "it goes on", func() error { return zk.ErrNoNode }); err != zk.ErrNoNode {
+					t.Errorf("of a call that returns: %v", err)
+				}
+				call := make(chan error)
+				defer close(call)
+				finished := async(func() error { return lease.Finish(ctx, "it goes on", func() error { return <-call }) })
+				synctest.Wait()
+				c.meanwhile(l, lease, cancel)
+				err := result(t, 20*time.Second, "the call", finished)
+				for _, want := range c.want {
+					mustBe(t, err, want)
+				}
+				if !strings.HasSuffix(err.Error(), c.says) || strings.Count(err.Error(), hold.ErrLost.Error()) > 1 {
+					t.Errorf("it says %q", err)
+				}
+				if name != "another call has detected the loss" {
+					lease.End()
+				}
+				if kept := l.client.Kept(); len(kept) > 0 {
+					t.Errorf("kept: %q", kept)
+				}
+				l.Unmute()
+			})
+		})
+	}
 }
 
 // For a minute after a create whose nodes were not found, each new connection searches for them.
@@ -166,14 +229,19 @@ func TestAStrayIsSearchedForAMinute(t *testing.T) {
 			}
 		}
 		again := make(chan bool)
-		l.client.keepStray(&stray{session: l.sess, epoch: l.client.Epoch() - 1, again: func() { close(again) }})
+		l.client.keepStray(&stray{epoch: l.client.Epoch() - 1, again: func() { close(again) }})
 		result(t, time.Second, "a search, because the connection has changed since the last", again)
 	})
 }
 
 func TestRefreshWaitsForAnAnswer(t *testing.T) {
 	withLine(t, 4*time.Second, func(t *testing.T, l *line) {
+		time.Sleep(time.Minute) // virtual: without a lease nothing proves that the session lives
+		before := l.conn.Alive(l.sess)
 		must(t, l.client.Refresh(within(t, 10*time.Second), l.sess))
+		if before || !l.conn.Alive(l.sess) {
+			t.Errorf("alive before: %v, and after Refresh: %v", before, l.conn.Alive(l.sess))
+		}
 		hold := l.Next(proxy.CheckOp, proxy.HoldReply)
 		done := async(func() error { return l.client.Refresh(within(t, 10*time.Second), l.sess) })
 		fired(t, hold)
@@ -184,10 +252,58 @@ func TestRefreshWaitsForAnAnswer(t *testing.T) {
 		}
 		hold.Release()
 		must(t, result(t, 10*time.Second, "refresh", done))
-		l.v.Expire(t, l.conn)
-		l.newSession(t)
-		if err := l.client.Refresh(within(t, 10*time.Second), l.sess); !errors.Is(err, ErrOver) {
-			t.Error(err)
+	})
+}
+
+// unanswered returns a client with a session, whose server no longer answers.
+func unanswered(t *testing.T, v venue.Venue, timeout time.Duration) (c *Client, session int64) {
+	p := v.Proxy(t, v.Servers(t)[0])
+	conn := v.Connect(t, timeout, p.Addr())
+	p.Mute()
+	return Of(conn), conn.Session()
+}
+
+// A hold must end at its deadline, even if the monitor has set its timer shortly before.
+func TestLossIsToldAtTheDeadline(t *testing.T) {
+	const timeout = 10 * time.Second
+	for _, before := range []time.Duration{1, time.Millisecond, 5 * time.Millisecond, timeout / 256, timeout / 8, timeout} {
+		t.Run(before.String(), func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				c, session := unanswered(t, v, timeout)
+				deadline := c.conn.Deadline(session)
+				time.Sleep(time.Until(deadline) - before)
+				lease := c.Keep(session) // sets the timer
+				defer lease.End()
+				lost := make(chan time.Time, 1)
+				lease.OnLoss(nil, func(error) { lost <- time.Now() })
+				if late := (<-lost).Sub(deadline); late != 0 {
+					t.Errorf("reported %v after the deadline", late)
+				}
+			})
+		})
+	}
+}
+
+// After the deadline has passed, the monitor pauses between two checks. Without a pause it would
+// check in a busy loop, and no time would pass in this bubble.
+func TestThePassedDeadlineIsNotLookedAtAllTheTime(t *testing.T) {
+	const timeout = 10 * time.Second
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		c, session := unanswered(t, v, timeout)
+		lease := c.Keep(session)
+		defer lease.End()
+		told := 0
+		lease.OnLoss(nil, func(error) { told++ })
+		time.Sleep(3 * timeout)
+		synctest.Wait()
+		if told != 1 {
+			t.Errorf("the loss was reported %d times", told)
+		}
+		lease.OnLoss(nil, func(error) { told++ })
+		time.Sleep(timeout / 32) // the monitor still checks: it also reports the loss to a later lease
+		synctest.Wait()
+		if told != 2 {
+			t.Errorf("the second loss was reported %d times", told-1)
 		}
 	})
 }

@@ -42,11 +42,9 @@ func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 func (c *Client) RemoveNow(session int64, all ...Removal) error {
 	var paths []string
 	var markers []any
-	size := 0
 	for _, r := range all {
 		for _, n := range r.Nodes {
 			paths = append(paths, r.Dir+"/"+n.Name)
-			size += opSize + len(r.Dir) + len(n.Name)
 		}
 		if r.Marker != "" {
 			marker := r.Dir + "/" + r.Nodes[0].Name + r.Marker
@@ -54,10 +52,9 @@ func (c *Client) RemoveNow(session int64, all ...Removal) error {
 				// Ephemeral, so that the session's end deletes it if a server ever leaves it.
 				&zk.CreateRequest{Path: marker, Acl: r.ACL, Flags: zk.FlagEphemeral},
 				&zk.DeleteRequest{Path: marker, Version: -1})
-			size += 2*(opSize+len(marker)) + aclSize(r.ACL)
 		}
 	}
-	if size > MaxRequest {
+	if Size(deletes(paths, markers)) > MaxRequest {
 		markers = nil // so the waiters behind list
 	}
 	err := c.remove(session, paths, markers)
@@ -135,10 +132,7 @@ func (c *Client) deleteLater(session int64, path string, err error, pause time.D
 // delete deletes nodes in one transaction, behind the operations in before. perhaps means that the
 // server has refused, but an earlier try, whose answer was lost, may have succeeded.
 func (c *Client) delete(session int64, paths []string, before ...any) (perhaps bool, err error) {
-	ops := before
-	for _, path := range paths {
-		ops = append(ops, &zk.DeleteRequest{Path: path, Version: -1})
-	}
+	ops := deletes(paths, before)
 	request := wire.Delete(paths[0], -1)
 	if len(ops) > 1 {
 		request = wire.Multi(ops...)
@@ -157,4 +151,12 @@ func (c *Client) delete(session int64, paths []string, before ...any) (perhaps b
 			perhaps = true
 		}
 	}
+}
+
+// deletes returns the operations in before, and behind them a delete of each path.
+func deletes(paths []string, before []any) []any {
+	for _, path := range paths {
+		before = append(before, &zk.DeleteRequest{Path: path, Version: -1})
+	}
+	return before
 }

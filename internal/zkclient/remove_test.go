@@ -1,6 +1,8 @@
 package zkclient
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 		nth    int // delete
 		action proxy.Action
 	}
-	cuts := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
+	cuts := []proxy.Action{throttled, proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
 	type row struct {
 		name   string
 		nodes  int
@@ -86,18 +88,31 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// A worn directory in which another program has stored data is not deleted.
+// A worn directory in which another program has stored data is not deleted, also if it stores them
+// between the check and the delete.
 func TestRemoveKeepsAWornDirectoryWithData(t *testing.T) {
-	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		nodes := l.claim(t, 1)
-		_, err := l.witness.Client().Set(l.dir, []byte("theirs"), -1)
-		must(t, err)
-		nodes[0].Seq = 1 << 30 // the delete uses only the name
-		must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: nodes}))
-		if data, stat, err := l.witness.Client().Get(l.dir); err != nil || string(data) != "theirs" || stat.NumChildren != 0 {
-			t.Errorf("%q, %+v, %v", data, stat, err)
-		}
-	})
+	for _, late := range []bool{false, true} {
+		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+			l := newLine(t, v, 10*time.Second)
+			nodes := l.claim(t, 1)
+			held := l.Where(func(r proxy.Request) bool { return late && r.Is(proxy.DeleteOp) && r.Paths[0] == l.dir }, 1, proxy.HoldRequest)
+			nodes[0].Seq = 1 << 30 // the delete uses only the name
+			store := func() { must(t, errOf(l.witness.Client().Set(l.dir, []byte("theirs"), -1))) }
+			if !late {
+				store()
+			}
+			removed := l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes})
+			if late {
+				<-held.Fired()
+				store()
+				held.Release()
+			}
+			must(t, <-removed)
+			if data, stat, err := l.witness.Client().Get(l.dir); err != nil || string(data) != "theirs" || stat.NumChildren != 0 {
+				t.Errorf("%q, %+v, %v", data, stat, err)
+			}
+		})
+	}
 }
 
 // A directory whose sequence numbers are near the limit is deleted as soon as it is empty, also
@@ -166,6 +181,8 @@ func TestReplaceOfWhatIsGone(t *testing.T) {
 		old := l.claim(t, 1)[0]
 		must(t, l.witness.Client().Delete(l.path(old), -1))
 		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), zk.ErrNoNode)
+		l.Next(proxy.MoveOp, proxy.CutBefore)
+		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), zk.ErrNoNode)
 		l.empty(t)
 		old = l.claim(t, 1)[0]
 		l.v.Expire(t, l.conn)
@@ -176,32 +193,136 @@ func TestReplaceOfWhatIsGone(t *testing.T) {
 }
 
 // A delete that the server refuses is tried again after 5 s, twice that, and so on up to a minute,
-// until it succeeds.
+// and on each new connection, until it succeeds. Of several nodes each is tried, and the refusal is
+// the result also if one of them was gone.
 func TestARefusedDeleteIsTriedAgain(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+				retried := 0
+				client := l.client.Traced(func(op string, cause error) {
+					if retried++; op != "delete" || cause != zk.ErrNoAuth {
+						t.Errorf("%s is sent again: %v", op, cause)
+					}
+				})
+				removals := []Removal{{Dir: l.dir, Nodes: l.claim(t, n)}}
+				if n > 1 {
+					gone := l.want(1)
+					gone.Dir += "-gone"
+					must(t, errOf(l.witness.Client().Create(gone.Dir, nil, 0, open)))
+					made, err := claimOne(within(t, 20*time.Second), l.client, l.sess, gone)
+					must(t, err)
+					must(t, l.witness.Client().Delete(gone.Dir+"/"+made.Nodes[0].Name, -1))
+					removals = []Removal{{Dir: gone.Dir, Nodes: made.Nodes}, removals[0]}
+				}
+				rights := func(perms int32) {
+					_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(perms), -1)
+					must(t, err)
+				}
+				rights(zk.PermAll &^ zk.PermDelete)
+				mustBe(t, client.RemoveNow(l.sess, removals...), zk.ErrNoAuth)
+				tries := []time.Duration{5, 10, 20, 40, 60, 60, 60}
+				for _, pause := range tries {
+					began, before := time.Now(), l.Seen(proxy.DeleteOp)
+					for l.Seen(proxy.DeleteOp) == before {
+						time.Sleep(10 * time.Millisecond) // virtual
+					}
+					if took := time.Since(began).Round(time.Second); took != pause*time.Second {
+						t.Fatalf("again after %v, want %d s", took, pause)
+					}
+					time.Sleep(time.Millisecond) // virtual: for the other nodes
+				}
+				if left := client.Undeleted(); len(left) != n || retried != len(left)*len(tries) {
+					t.Errorf("the server refuses to delete %q, sent again %d times", left, retried)
+				}
+				rights(zk.PermAll)
+				l.Cut()
+				time.Sleep(time.Second) // virtual: it reconnects
+				l.empty(t)
+				before := l.Seen(proxy.DeleteOp)
+				time.Sleep(5 * time.Minute) // virtual
+				if left := client.Undeleted(); len(left) > 0 || l.Seen(proxy.DeleteOp) != before {
+					t.Errorf("a node that is gone is deleted again, left %q", left)
+				}
+			})
+		})
+	}
+}
+
+// removeWithMarker removes a node with a release marker, with a time limit.
+func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
+	t.Helper()
+	test.Within(t, 20*time.Second, "it is removed", func() {
+		err = l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-marker", ACL: open})
+	})
+	return err
+}
+
+// watchMarker sets a watch on a node and its release marker, from another process.
+func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
+	t.Helper()
+	other := Of(l.witness)
+	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.Session(), "-marker", []string{l.path(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w[0]
+}
+
+// If release markers would make the request larger than the server's limit, Remove omits them.
+func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
+	for name, c := range map[string]struct {
+		longer int // bytes more in the name of the marker, which the request has twice
+		marked bool
+	}{
+		"as large as it may be": {490_000, true},
+		"larger":                {510_000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+				n := l.claim(t, 1)[0]
+				marker := strings.Repeat("m", c.longer)
+				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.Session(), marker, []string{l.path(n)})
+				must(t, err)
+				must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: marker, ACL: open}))
+				if e := event(t, w[0]); Released(e) != c.marked || !Gone(e) {
+					t.Errorf("the watch fires with %+v", e)
+				}
+				l.empty(t)
+			})
+		})
+	}
+}
+
+// The node is deleted even if the server refuses the marker.
+func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		nodes := l.claim(t, 1)
-		rights := func(perms int32) {
-			_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(perms), -1)
-			must(t, err)
+		n := l.claim(t, 1)[0]
+		w := l.watchMarker(t, n)
+		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		must(t, err)
+		must(t, l.removeWithMarker(t, n))
+		if e := event(t, w); Released(e) || !Gone(e) {
+			t.Errorf("the watch fires with %+v", e)
 		}
-		rights(zk.PermAll &^ zk.PermDelete)
-		mustBe(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: nodes}), zk.ErrNoAuth)
-		for _, pause := range []time.Duration{5, 10, 20, 40, 60, 60, 60} {
-			began, before := time.Now(), l.Seen(proxy.DeleteOp)
-			for l.Seen(proxy.DeleteOp) == before {
-				time.Sleep(10 * time.Millisecond) // virtual
-			}
-			if took := time.Since(began).Round(time.Second); took != pause*time.Second {
-				t.Fatalf("again after %v, want %d s", took, pause)
-			}
-		}
-		rights(zk.PermAll)
-		time.Sleep(time.Minute + time.Second) // virtual
-		l.empty(t)
-		before := l.Seen(proxy.DeleteOp)
-		time.Sleep(5 * time.Minute) // virtual
-		if l.Seen(proxy.DeleteOp) != before {
-			t.Error("a node that is gone is deleted again")
-		}
+	})
+}
+
+// The delete with the marker succeeds, its reply is lost, and the server refuses the next try.
+// RemoveNow returns nil, because it has deleted the node.
+func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		n := l.claim(t, 1)[0]
+		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
+		result := make(chan error, 1)
+		go func() {
+			result <- l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-marker", ACL: open})
+		}()
+		fired(t, lost, again)
+		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		must(t, err)
+		again.Release()
+		test.Within(t, 20*time.Second, "it is removed", func() { err = <-result })
+		must(t, err)
 	})
 }

@@ -9,16 +9,15 @@ import (
 // A stray is work on nodes that no caller owns: a deletion, or a search for nodes to delete. It is
 // done again on each new connection of the session.
 type stray struct {
-	session int64
-	epoch   uint64 // when it was last done
-	path    string // of the node that the server refuses to delete; "": it is a search
-	again   func() // does it, and keeps another stray if that was not the last time
+	epoch uint64 // when it was last done
+	path  string // of the node that the server refuses to delete; "": it is a search
+	again func() // does it, if the session lives, and keeps another stray if that was not the last time
 }
 
 // Undeleted returns the paths of the nodes that the server refuses to delete.
 func (c *Client) Undeleted() (paths []string) {
 	c.strays.Range(func(key, _ any) bool {
-		if s := key.(*stray); s.path != "" && s.session == c.conn.Session() {
+		if s := key.(*stray); s.path != "" {
 			paths = append(paths, s.path)
 		}
 		return true
@@ -33,17 +32,16 @@ func (c *Client) keepStray(s *stray) {
 
 func (c *Client) findStrays() {
 	c.strays.Range(func(key, _ any) bool {
-		if s := key.(*stray); s.session != c.conn.Session() || s.epoch != c.Epoch() {
+		if s := key.(*stray); s.epoch != c.Epoch() {
 			c.redo(s)
 		}
 		return true
 	})
 }
 
-// redo does a stray again, unless that has begun or is in vain.
+// redo does a stray again, unless that has begun.
 func (c *Client) redo(s *stray) {
-	_, kept := c.strays.LoadAndDelete(s)
-	if kept && s.session == c.conn.Session() {
+	if _, kept := c.strays.LoadAndDelete(s); kept {
 		go s.again()
 	}
 }
@@ -62,8 +60,8 @@ func (c *Client) ifRefused(session int64, op, path string, err error, pause time
 	if outcomeOf(err) != refused || err == zk.ErrNoNode {
 		return
 	}
-	s := &stray{session: session, epoch: c.Epoch(), path: path, again: func() {
-		if c.retried != nil {
+	s := &stray{epoch: c.Epoch(), path: path, again: func() {
+		if c.retried != nil && c.In(session) {
 			c.retried(op, err)
 		}
 		again(min(2*pause, longestWait))

@@ -30,7 +30,8 @@ func TestTransact(t *testing.T) {
 		before func(*line) *proxy.Fault // nil: no fault
 		may    error                    // an error of may prevents the transaction
 		wrong  func(result) bool
-		asked  int64 // number of such requests that the server has received
+		asked  int64    // number of such requests that the server has received
+		sent   [2]int64 // at least and at most; zero: once
 		writes int32
 	}{
 		"all is well": {
@@ -63,6 +64,7 @@ func TestTransact(t *testing.T) {
 			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, throttled) },
 			wrong:  func(r result) bool { return r.err != nil || len(r.replies) != 2 },
 			asked:  1,
+			sent:   [2]int64{2, 2},
 			writes: 1,
 		},
 		"the context ends first": {
@@ -76,12 +78,13 @@ func TestTransact(t *testing.T) {
 			ops: []func(*line) any{check, write},
 			before: func(l *line) *proxy.Fault {
 				first := l.Next(proxy.SetOp, throttled)
-				for range 1000 { // at most one in 100 ms
+				for range 1000 {
 					l.Next(proxy.SetOp, throttled)
 				}
 				return first
 			},
 			wrong: func(r result) bool { return !errors.Is(r.err, context.DeadlineExceeded) || r.failed != NotDone },
+			sent:  [2]int64{50, 60}, // after 1 ms, 2 ms, and so on, then each 100 ms
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +109,8 @@ func TestTransact(t *testing.T) {
 					fired(t, f)
 					f.Release()
 				}
-				if asks < max(c.asked, 1) {
-					t.Errorf("asked %d times whether it may, and sent %d", asks, c.asked)
+				if asks < max(c.sent[0], 1) || asks > max(c.sent[1], 1) {
+					t.Errorf("asked %d times whether it may be sent", asks)
 				}
 				time.Sleep(patience) // virtual time: a repeated request would arrive now
 				if asked := seen() - before; asked != c.asked {
@@ -163,6 +166,8 @@ func TestCheckSaysWhichNodeIsRefused(t *testing.T) {
 		_, err := l.witness.Client().SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		must(t, err)
 		is("the second may not be read", 1, zk.ErrNoAuth, "/", l.dir)
+		must(t, errOf(l.witness.Client().SetACL("/", zk.WorldACL(zk.PermAll&^zk.PermRead), -1)))
+		must(t, l.client.Barrier(within(t, time.Second), session)) // a refusal is an answer of the quorum
 		l.Refuse()
 		time.Sleep(time.Second) // virtual time: the connection is lost
 		is("no connection", NotDone, context.DeadlineExceeded, l.dir)

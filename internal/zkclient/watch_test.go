@@ -2,8 +2,6 @@ package zkclient
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
-	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -37,136 +34,120 @@ func event(t *testing.T, w *Watch) zk.Event {
 	return e
 }
 
-func watchCount(t *testing.T, server venue.Server, want int) {
-	t.Helper()
-	mntr, err := server.Word("mntr")
-	must(t, err)
-	if has := fmt.Sprintf("zk_watch_count\t%d\n", want); !strings.Contains(mntr, has) {
-		t.Errorf("the server does not say %q:\n%s", has, mntr)
-	}
-}
-
-func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Standalone(t, venue.Options{})
-		l := newLineAt(t, v, 20*time.Second, server.Addr())
-		node := l.claim(t, 1)[0]
+// Callers that are canceled before and after the watch is set leave one watch, and no goroutine.
+func TestCanceledWaitsLeaveOneWatch(t *testing.T) {
+	withLine(t, 20*time.Second, func(t *testing.T, l *line) {
+		path := l.path(l.claim(t, 1)[0])
 		synctest.Wait() // goroutines that have begun may still be about to end
 		before := test.Goroutines()
 		hold := l.Next(proxy.ReadOp, proxy.HoldReply)
-		for round := range 10 {
+		for range 2 {
 			ctx, cancel := context.WithCancel(context.Background())
-			var wg sync.WaitGroup
+			var all sync.WaitGroup
 			for range 100 {
-				wg.Go(func() {
-					w, err := l.client.Watch(ctx, l.sess, l.path(node))
-					if err != nil {
-						if ctx.Err() == nil {
-							t.Error(err)
-						}
-						return
-					}
-					if wire.Wait(ctx, nil, w) {
+				all.Go(func() {
+					if w, err := l.client.Watch(ctx, l.sess, path); err == nil && wire.Wait(ctx, nil, w) {
 						t.Error("the watch has fired")
+					} else if err != nil && ctx.Err() == nil {
+						t.Error(err)
 					}
 				})
 			}
-			fired(t, hold) // the first hundred callers are canceled before the watch is set
+			fired(t, hold)
+			synctest.Wait()
 			cancel()
-			wg.Wait()
-			if round == 0 {
-				hold.Release()
-			}
+			all.Wait()
+			hold.Release()
 		}
-		w := l.watch(t, l.path(node))
-		if n := l.Seen(proxy.ReadOp); n != 1 {
-			t.Errorf("%d reads", n)
+		w := l.watch(t, path)
+		if n, watches := l.Seen(proxy.ReadOp), l.v.Watched(t, l.sess); n != 1 || len(watches) != 1 {
+			t.Errorf("%d reads, watches on %q", n, watches)
 		}
-		watchCount(t, server, 1)
 		test.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return test.Goroutines() <= before })
-		must(t, l.witness.Client().Delete(l.path(node), -1))
+		must(t, l.witness.Client().Delete(path, -1))
 		if e := event(t, w); !Gone(e) {
 			t.Errorf("got %+v", e)
-		}
-		watchCount(t, server, 0)
-	})
-}
-
-// The end of a session means nothing for a node. A watch of the old session is not used in the new
-// session.
-func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
-	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
-		l.v.Expire(t, l.conn)
-		for _, w := range []*Watch{own, stays} {
-			// The server may report the deletion before the connection is cut.
-			if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
-				t.Errorf("got %+v", e)
-			} else if e.Type == zk.EventNotWatching && Gone(e) {
-				t.Errorf("%+v is taken for a deletion", e)
-			}
-		}
-		now := l.newSession(t)
-		_, err := l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
-		mustBe(t, err, ErrOver)
-		again, err := l.client.Watch(within(t, 10*time.Second), now, l.dir)
-		must(t, err)
-		if again == stays {
-			t.Error("a watch of the last session serves the next")
 		}
 	})
 }
 
 // When Replace replaces a node, a watch on the old node fires with a change, not with a deletion.
-func TestWatchesAreOfFullNames(t *testing.T) {
+func TestAReplacedNodeIsNotADeletion(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 		old := l.claim(t, 1)[0]
-		next := old.As(znode.Read)
 		w := l.watch(t, l.path(old))
-		must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
-		if e := event(t, w); e.Type != zk.EventNodeDataChanged {
-			t.Errorf("got %+v", e)
-		}
-		w = l.watch(t, l.path(next))
-		if w.Stat.EphemeralOwner != l.sess {
-			t.Errorf("%+v", w.Stat)
-		}
-		l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{next}})
-		if e := event(t, w); !Gone(e) {
+		must(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open))
+		if e := event(t, w); e.Type != zk.EventNodeDataChanged || Gone(e) {
 			t.Errorf("got %+v", e)
 		}
 	})
 }
 
-// A watch ends with its connection and wakes its waiters at once. The next caller receives a watch
-// on the current connection.
-func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
+// A watch on a directory fires when the directory is created, and for its first and its last child.
+// All callers share it.
+func TestWatchChildren(t *testing.T) {
 	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-		old := l.watch(t, l.dir)
-		before := l.client.Epoch()
-		if l.watch(t, l.dir) != old {
-			t.Fatal("not shared without a reconnect")
+		dir := l.dir + "/below"
+		watch := func() *Watch {
+			t.Helper()
+			w, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, dir)
+			must(t, err)
+			before := l.Seen(proxy.AnyOp)
+			again, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, dir)
+			must(t, err)
+			if w != again || l.Seen(proxy.AnyOp) != before {
+				t.Error("a second watch")
+			}
+			return w
 		}
-		l.Refuse()
-		if e := event(t, old); e.Type != zk.EventNotWatching || Gone(e) || l.client.Epoch() != before {
-			t.Errorf("got %+v", e)
+		create := func(path string) {
+			t.Helper()
+			_, err := l.witness.Client().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			must(t, err)
 		}
-		must(t, l.Accept())
-		next := l.watch(t, l.dir)
-		if next == old || l.client.Epoch() == before {
-			t.Error("shared across a reconnect")
+		for _, c := range []struct {
+			change func()
+			want   zk.EventType
+		}{
+			{func() { create(dir) }, zk.EventNodeCreated},
+			{func() { create(dir + "/a") }, zk.EventNodeChildrenChanged},
+			{func() { must(t, l.witness.Client().Delete(dir+"/a", -1)) }, zk.EventNodeChildrenChanged},
+			{func() { must(t, l.witness.Client().Delete(dir, -1)) }, zk.EventNodeDeleted},
+		} {
+			w := watch()
+			if e, fired := w.Fired(); fired {
+				t.Errorf("a watch that was just set has fired: %+v", e)
+			}
+			c.change()
+			if e := event(t, w); e.Type != c.want || e.Path != dir {
+				t.Errorf("got %+v, want %v", e, c.want)
+			}
 		}
-		if l.watch(t, l.dir) != next {
-			t.Error("the next one is not shared")
-		}
-		_, err := l.witness.Client().Set(l.dir, nil, -1)
+	})
+}
+
+// The directory is created between the two requests. The watch is on its children nevertheless.
+func TestWatchChildrenOfADirectoryThatIsMadeMeanwhile(t *testing.T) {
+	withLine(t, 10*time.Second, func(t *testing.T, l *line) {
+		dir := l.dir + "/below"
+		exists := l.Next(proxy.ExistsOp, proxy.HoldRequest)
+		done := make(chan *Watch)
+		go func() {
+			w, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, dir)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- w
+		}()
+		<-exists.Fired()
+		_, err := l.witness.Client().Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
 		must(t, err)
-		if e := event(t, next); e.Type != zk.EventNodeDataChanged {
+		exists.Release()
+		w := <-done
+		_, err = l.witness.Client().Create(dir+"/a", nil, 0, zk.WorldACL(zk.PermAll))
+		must(t, err)
+		if e := event(t, w); e.Type != zk.EventNodeChildrenChanged {
 			t.Errorf("got %+v", e)
-		}
-		if n := l.Seen(proxy.WatchesOp); n != 0 {
-			t.Errorf("the zk client has set watches of its own again: %d requests", n)
 		}
 	})
 }

@@ -46,7 +46,7 @@ var mutants = []mutant{
 		why:  "the end of the own session says nothing of the node of another",
 		old:  `return event.Type == zk.EventNodeDeleted || Released(event) }`,
 		new:  `return event.Type == zk.EventNodeDeleted || Released(event) || event.Type == zk.EventNotWatching }`,
-		test: "internal/zkclient TestTheEndOfASessionIsNoDeletion", world: "any",
+		test: "internal/zkclient TestAnswersOfAnotherSessionAreNotTaken", world: "any",
 	}, { // Invariant 4: a lost grant deletes its nodes, behind the notice to its holders.
 		name: "node-of-a-lost-hold-left", pkg: "internal/queue", in: "Grant.CleanUp",
 		why:  "its session may live on, and all waiters behind wait",
