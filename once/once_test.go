@@ -240,21 +240,6 @@ func TestAWaiterThatQueuesAgain(t *testing.T) {
 	})
 }
 
-// A process loses its connection before it calls, and reconnects more than half a period later.
-func TestACallDuringAnOutage(t *testing.T) {
-	play(t, func(t *testing.T, c *cluster) {
-		a, b := c.process("a"), c.process("b")
-		onTheMinute()
-		b.Refuse()
-		late := c.every(b, time.Minute, time.Second)
-		must(t, <-c.every(a, time.Minute, time.Second))
-		time.Sleep(40 * time.Second)
-		b.Accept()
-		c.wantDone(<-late)
-		c.worked("a")
-	})
-}
-
 // The reply is lost to the write that reads the ensemble's clock, or to the write of the record.
 func TestLostReplies(t *testing.T) {
 	writes := func(r zktest.Request) bool { return slices.Contains(r.Paths, record) && !r.Is(zktest.Read) }
@@ -659,13 +644,12 @@ func TestForeignData(t *testing.T) {
 	})
 }
 
-// A failure, a wait, a run, a done slot and ErrNever, on the in-memory and on a real server.
+// A failure, a run, a done slot and ErrNever, on the in-memory and on a real server.
 func TestOnRealServers(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		v.Latency(time.Millisecond)
-		path := test.Path(t)
-		job := func() *once.Job { return once.New(locks.On(v.Connect(t, t10)), path) }
-		a, b := job(), job()
+		path, began := test.Path(t), time.Now()
+		a, b := once.New(locks.On(v.Connect(t, t10)), path), once.New(locks.On(v.Connect(t, t10)), path)
 		is := func(err, want error) {
 			t.Helper()
 			if !errors.Is(err, want) {
@@ -675,16 +659,8 @@ func TestOnRealServers(t *testing.T) {
 		_, err := a.Last(t.Context())
 		is(err, once.ErrNever)
 		broken := errors.New("broken")
-		working, failed, ran := make(chan bool), make(chan error, 1), make(chan error, 1)
-		go func() {
-			failed <- a.RunEvery(t.Context(), time.Hour, func(context.Context, *zklocks.Hold) error { working <- true; <-working; return broken })
-		}()
-		<-working
-		began := time.Now()
-		go func() { ran <- b.RunEvery(t.Context(), time.Hour, nothing) }()
-		working <- false
-		is(<-failed, broken)
-		must(t, <-ran)
+		is(a.RunEvery(t.Context(), time.Hour, func(context.Context, *zklocks.Hold) error { return broken }), broken)
+		must(t, b.RunEvery(t.Context(), time.Hour, nothing))
 		is(a.RunEvery(t.Context(), time.Hour, nothing), once.ErrDone)
 		must(t, a.RunSlot(t.Context(), "1", nothing))
 		is(b.RunSlot(t.Context(), "1", nothing), once.ErrDone)
