@@ -1,6 +1,7 @@
 package leader_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/leader"
 )
 
@@ -124,22 +127,6 @@ func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 		c.state(leader.StateLeader, time.Now())
 		r.resign(term)
 		s.EmptyNow()
-	})
-}
-
-// client-go #1187: a candidate that never led receives the notification that it has stopped
-// leading.
-func TestRunDoesNotCallTheFunctionOfACandidateThatNeverLed(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		h := newCandidate(s).campaign()
-		r := newCandidate(s).run(s.Ctx)
-		s.InLine(2)
-		r.stop()
-		r.state(leader.StateFollower, time.Now())
-		s.InLine(1)
-		s.Must(h.Release(s.Ctx))
-		s.EmptyNow()
-		r.none()
 	})
 }
 
@@ -323,9 +310,12 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 		c.state(leader.StateOverdue, since) // until its Release is called
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		c.state(leader.StateFollower, time.Now())
-		canceled := contract.Begin(s, s.Ctx, c.Campaign)
-		s.Settle()
-		s.Must(canceled.Granted().Release(s.Ctx))
+		h = c.campaign()
+		s.Must(h.Release(s.Ctx))
+		since = time.Now()
+		s.Pass(time.Minute)
+		s.Is(h.Release(s.Ctx), zklocks.ErrReleased) // does not change the state
+		c.state(leader.StateFollower, since)
 		s.EmptyNow()
 		for state, text := range map[leader.State]string{
 			leader.StateFollower: "follower", leader.StateCandidate: "candidate", leader.StateLeader: "leader", leader.StateOverdue: "overdue",
@@ -438,60 +428,38 @@ func TestWhatPanics(t *testing.T) {
 	})
 }
 
-// alone asserts that a candidate with other names than the leader's fails.
-func alone(s *contract.Stage, c *candidate) {
-	s.Helper()
-	if _, err := c.Campaign(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
-		s.Errorf("with other names: %v", err)
+// Candidates with other names do not lead at once on one path. Only the directory of kazoo's names
+// remains: kazoo creates it once.
+func TestNamesOfOtherLibraries(t *testing.T) {
+	for part, names := range map[string]leader.Option{"-latch-": leader.WithLatchNames(), "__lock__": leader.WithKazooNames()} {
+		t.Run(part, func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				a, b := newCandidate(s, names), newCandidate(s, names)
+				h := a.campaign()
+				wait := contract.Begin(s, s.Ctx, b.Campaign)
+				s.InLine(2)
+				wait.Waits()
+				if _, err := newCandidate(s).Campaign(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
+					s.Errorf("with other names: %v", err)
+				}
+				q, err := b.Queue(s.Ctx)
+				s.Must(err)
+				m, err := b.Leader(s.Ctx)
+				s.Must(err)
+				if node := contract.NodeOf(h); len(q) != 2 || !q[0].Holding || q[1].Holding || m.Path != node || !strings.Contains(node, part) {
+					s.Errorf("%s leads: queue %+v, leader %+v", node, q, m)
+				}
+				s.Must(h.Release(s.Ctx))
+				s.Must(wait.Granted().Release(s.Ctx))
+				s.EmptyNow()
+				time.Sleep(time.Minute) // virtual: the server deletes an empty container
+				if there, _, err := s.Witness.Client().Exists(s.Path); err != nil || there != (part == "__lock__") {
+					s.Errorf("the directory is there: %v, %v", there, err)
+				}
+				_ = s.Witness.Client().Delete(s.Path, -1)
+			})
+		})
 	}
-}
-
-// Candidates with the names of Curator's LeaderLatch and candidates with the default names do not
-// lead at once on one path.
-func TestLatchNames(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		a := newCandidate(s, leader.WithLatchNames())
-		h := a.campaign()
-		alone(s, newCandidate(s))
-		if node := contract.NodeOf(h); !strings.Contains(node, "-latch-") {
-			s.Errorf("its node is %s", node)
-		}
-		if q, err := a.Queue(s.Ctx); err != nil || len(q) != 1 || q[0].Path != contract.NodeOf(h) {
-			s.Errorf("queue %+v, %v", q, err)
-		}
-		s.Must(h.Release(s.Ctx))
-		s.EmptyNow()
-	})
-}
-
-// Candidates with kazoo's names and candidates with Curator's do not lead at once on one path.
-func TestKazooNames(t *testing.T) {
-	inMemory(t, func(s *contract.Stage) {
-		a, b := newCandidate(s, leader.WithKazooNames()), newCandidate(s, leader.WithKazooNames())
-		h := a.campaign()
-		wait := contract.Begin(s, s.Ctx, b.Campaign)
-		s.InLine(2)
-		wait.Waits()
-		alone(s, newCandidate(s))
-		q, err := b.Queue(s.Ctx)
-		s.Must(err)
-		if len(q) != 2 || !q[0].Holding || q[1].Holding {
-			s.Errorf("queue %+v", q)
-		}
-		m, err := b.Leader(s.Ctx)
-		s.Must(err)
-		if m.Path != contract.NodeOf(h) {
-			s.Errorf("leader %+v", m)
-		}
-		s.Must(h.Release(s.Ctx))
-		s.Must(wait.Granted().Release(s.Ctx))
-		s.EmptyNow()
-		time.Sleep(time.Minute) // virtual: the server would delete an empty container
-		if ok, _, err := s.Witness.Client().Exists(s.Path); !ok {
-			s.Errorf("the directory is gone: %v", err)
-		}
-		s.Must(s.Witness.Client().Delete(s.Path, -1))
-	})
 }
 
 // A function is asked to resign. It releases the term itself, and then returns ctx's error.
@@ -512,15 +480,260 @@ func TestATermThatIsReleasedOnRequestIsNotAFailure(t *testing.T) {
 	})
 }
 
-func TestASecondReleaseDoesNotChangeTheState(t *testing.T) {
+func (c *candidate) ask() {
+	c.Helper()
+	m, err := c.Leader(c.Ctx)
+	c.Must(err)
+	c.Must(locks.On(c.conn).RequestRelease(c.Ctx, m))
+}
+
+// Kubernetes #62120: there is no way to ask a leader to step down.
+func TestALeaderThatIsAskedResigns(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b, other := newCandidate(s, leader.WithBackoff(time.Hour, time.Hour)).run(s.Ctx), newCandidate(s), newCandidate(s)
+		first := a.leads()
+		next := b.run(s.Ctx)
+		s.InLine(2)
+		w := watch(s, s.Ctx, other.Election)
+		w.sees(first.hold.Token(), true)
+		other.ask()
+		if v := w.sees(first.hold.Token(), true); !v.Leader.ReleaseRequested {
+			s.Errorf("%+v: not asked", v)
+		}
+		test.Within(s, soon, "the end of the context", func() { <-first.ctx.Done() })
+		if cause := context.Cause(first.ctx); !strings.Contains(cause.Error(), "asked") {
+			s.Errorf("the context has ended because of %v", cause)
+		}
+		next.none() // the first function still runs, and its candidate leads
+		if !first.hold.Held() {
+			s.Error("lost by a request")
+		}
+		first.end <- first.ctx.Err() // the function was asked to return: no failure, no pause
+		second := next.leads()
+		s.InLine(2)
+		a.none()
+		a.stop()
+		next.resign(second)
+		w.sees(second.hold.Token(), true)
+		other.conn.Close()
+		s.Empty()
+	})
+}
+
+// A candidate that is asked while it waits is notified when it leads.
+func TestACandidateThatIsAskedLeadsForAMoment(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		r := b.run(s.Ctx)
+		s.InLine(2)
+		q, err := a.Queue(s.Ctx)
+		s.Must(err)
+		s.Must(locks.On(a.conn).RequestRelease(s.Ctx, q[1]))
+		s.Must(h.Release(s.Ctx))
+		term := r.leads()
+		test.Within(s, soon, "the end of the context", func() { <-term.ctx.Done() })
+		term.end <- nil
+		term = r.leads() // with a new node, in which there is no request
+		s.Settle()
+		if term.ctx.Err() != nil {
+			s.Error("asked again")
+		}
+		r.resign(term)
+		s.EmptyNow()
+	})
+}
+
+// The request to release is stored in the leader's node, which Proclaim overwrites.
+func TestProclaimTellsOfARequestThatItOverwrites(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c, other := newCandidate(s), newCandidate(s)
+		asked := func(h *zklocks.Hold, want bool) {
+			s.Helper()
+			s.Settle()
+			if open(h.ReleaseRequested()) == want {
+				s.Errorf("asked: %v", !want)
+			}
+		}
+		// The request is written before Proclaim, and nothing has called ReleaseRequested.
+		h := c.campaign()
+		other.ask()
+		s.Must(c.Proclaim(s.Ctx, h, []byte("data")))
+		asked(h, true)
+		s.Must(h.Release(s.Ctx))
+
+		// The request is written between Proclaim's read and its write.
+		h = c.campaign()
+		write := c.proxy.Next(proxy.SetOp, proxy.HoldRequest)
+		proclaims := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) {
+			return nil, c.Proclaim(ctx, h, []byte("data"))
+		})
+		<-write.Fired()
+		other.ask()
+		write.Release()
+		proclaims.Granted()
+		asked(h, true)
+		m, err := other.Leader(s.Ctx)
+		s.Must(err)
+		if string(m.Data) != "data" || m.ReleaseRequested {
+			s.Errorf("%+v", m)
+		}
+		s.Must(h.Release(s.Ctx))
+
+		// The leader must not proclaim the data that mean a request.
+		h = c.campaign()
+		if err := c.Proclaim(s.Ctx, h, []byte("__REVOKE__")); err == nil {
+			s.Error("the word of a request was proclaimed")
+		}
+		asked(h, false)
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// Like Proclaim in etcd: the data change during the term, and only then.
+func TestProclaim(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s, zklocks.WithData([]byte("at first")))
+		data := func(want string) {
+			s.Helper()
+			m, err := c.Leader(s.Ctx)
+			s.Must(err)
+			if string(m.Data) != want {
+				s.Errorf("data %q, want %q", m.Data, want)
+			}
+		}
+		h := c.campaign()
+		data("at first")
+		lost := h.Lost()
+		text := []byte("in office")
+		s.Must(c.Proclaim(s.Ctx, h, text))
+		data("in office")
+		text[0] = 'I' // the caller may reuse its slice
+		most := bytes.Repeat([]byte("x"), 512<<10)
+		s.Must(c.Proclaim(s.Ctx, h, most))
+		data(string(most))
+		if err := c.Proclaim(s.Ctx, h, append(most, 'x')); err == nil {
+			s.Error("more than 512 KiB")
+		}
+		data(string(most))
+		s.Must(c.Proclaim(s.Ctx, h, nil))
+		data("")
+		s.Settle()
+		if !h.Held() || !open(lost) {
+			s.Error("lost by its own words")
+		}
+
+		s.Must(h.Release(s.Ctx))
+		s.Is(c.Proclaim(s.Ctx, h, nil), zklocks.ErrReleased)
+		h = c.campaign()
+		data("at first")
+		c.deleteNode(h)
+		next := newCandidate(s).campaign()
+		s.Is(c.Proclaim(s.Ctx, h, []byte("too late")), zklocks.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+
+		for name, foreign := range map[string]*zklocks.Hold{"nil": nil, "zero": {}} {
+			if err := c.Proclaim(s.Ctx, foreign, nil); err == nil {
+				s.Errorf("%s: no error", name)
+			} else {
+				s.Is(err, zklocks.ErrLost)
+			}
+		}
+		if err := c.Proclaim(s.Ctx, next, nil); err == nil {
+			s.Error("the term of another value")
+		}
+		s.Must(next.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+func open(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
+
+func TestProclaimWithoutTheRightToWrite(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermWrite)))
+		h := c.campaign()
+		s.Is(c.Proclaim(s.Ctx, h, nil), zk.ErrNoAuth)
+		if !h.Held() {
+			s.Error("lost by a refusal")
+		}
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// If the answer is lost, the error says that the data may have been replaced.
+func TestProclaimWithoutAnAnswer(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
 		h := c.campaign()
+		lost := c.proxy.Next(proxy.SetOp, proxy.CutAfterCommit)
+		s.Unsure(c.Proclaim(s.Ctx, h, []byte("a")), zk.ErrConnectionClosed)
+		<-lost.Fired()
+		s.Must(c.Proclaim(s.Ctx, h, []byte("b")))
+		m, err := c.Leader(s.Ctx)
+		s.Must(err)
+		if string(m.Data) != "b" {
+			s.Errorf("data %q", m.Data)
+		}
 		s.Must(h.Release(s.Ctx))
-		since := time.Now()
-		s.Pass(time.Minute)
-		c.state(leader.StateFollower, since)
-		s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
-		c.state(leader.StateFollower, since)
+		s.EmptyNow()
+	})
+}
+
+// Proclaim fires the watch of the candidate behind the leader only, and both continue to wait.
+func TestProclaimWakesNoHerd(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		second := contract.Begin(s, s.Ctx, b.Campaign)
+		s.InLine(2)
+		third := contract.Begin(s, s.Ctx, c.Campaign)
+		s.InLine(3)
+		s.Settle()
+		count := func(c *candidate) int64 { return c.proxy.Seen(proxy.ListOp) }
+		near, far := count(b), count(c)
+		const times = 10
+		for range times {
+			s.Must(a.Proclaim(s.Ctx, h, []byte(time.Now().String())))
+			s.Settle()
+		}
+		if n := count(b) - near; n > times {
+			s.Errorf("%d listings of the next for %d times", n, times)
+		}
+		if n := count(c) - far; n != 0 {
+			s.Errorf("%d listings of the last", n)
+		}
+		second.Waits()
+		third.Waits()
+		s.Must(h.Release(s.Ctx))
+		h = second.Granted()
+		third.Waits()
+		s.Must(h.Release(s.Ctx))
+		s.Must(third.Granted().Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// Like Multi and Verify, Proclaim returns ErrLost after a loss, also with the term's context.
+func TestProclaimWithTheContextOfALostTerm(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		h := c.campaign()
+		ctx := h.Context(s.Ctx)
+		c.proxy.Refuse()
+		s.Settle()
+		s.Is(c.Proclaim(ctx, h, []byte("x")), zklocks.ErrLost)
+		s.Is(h.Err(), zklocks.ErrLost)
+		s.Must(c.proxy.Accept())
+		_ = h.Release(s.Ctx)
 	})
 }
