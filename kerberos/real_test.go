@@ -3,10 +3,8 @@ package kerberos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +27,12 @@ type secured struct {
 	proxy *proxy.Proxy
 }
 
-func startSecured(t *testing.T, jaas, conf string, required bool) *secured {
+func startSecured(t *testing.T, jaas, conf string) *secured {
 	t.Helper()
 	s := &secured{Server: realzk.Standalone(t, realzk.Options{
 		Tick:   time.Second,
 		Config: map[string]string{"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
-		JVM: []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" + conf,
-			fmt.Sprintf("-Dzookeeper.sessionRequireClientSASLAuth=%v", required)},
+		JVM:    []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" + conf, "-Dzookeeper.sessionRequireClientSASLAuth=true"},
 	})}
 	s.proxy = proxy.For(t, s.Addr())
 	_, port, _ := net.SplitHostPort(s.Addr())
@@ -96,7 +93,7 @@ func TestRealKDC(t *testing.T) {
 	k := startKDC(t)
 	conf := k.path("krb5.conf")
 	in := WithConfig(conf)
-	s := startSecured(t, k.write("jaas.conf", jaasOfServer), conf, true)
+	s := startSecured(t, k.write("jaas.conf", jaasOfServer), conf)
 	k.run("secret\n", "kinit", "ann")
 
 	holds := map[string]*zklocks.Hold{}
@@ -193,7 +190,7 @@ func TestRealKDC(t *testing.T) {
 func TestRealTrust(t *testing.T) {
 	t.Parallel()
 	k := startTrust(t)
-	s := startSecured(t, k.write("jaas.conf", strings.ReplaceAll(jaasOfServer, "EXAMPLE.COM", "B.TEST")), k.path("krb5.conf"), true)
+	s := startSecured(t, k.write("jaas.conf", strings.ReplaceAll(jaasOfServer, "EXAMPLE.COM", "B.TEST")), k.path("krb5.conf"))
 	conf, table := k.path("a.conf"), k.path("app.keytab")
 	plain := k.write("plain.conf", strings.ReplaceAll("[libdefaults]\n dns_lookup_kdc = false\n[realms]\n A.TEST = {\n  kdc = ADDRESS\n }\n", "ADDRESS", k.address))
 	without := plain + ":" + k.write("b.conf", "[realms]\n B.TEST = {\n kdc = ADDRESS\n}\n")
@@ -221,50 +218,5 @@ func TestRealTrust(t *testing.T) {
 		if _, err := s.connect(t, 10*time.Second, zklocks.WithSASL(mechanism)); !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v\ndoes not say %s", err, says)
 		}
-	}
-}
-
-const jaasOfDigest = `
-Server {
-  org.apache.zookeeper.server.auth.DigestLoginModule required
-  user_ann="secret";
-};
-`
-
-// TestRealConnect prints how long Connect takes, next to WithDigestAuth at the same server.
-func TestRealConnect(t *testing.T) {
-	t.Parallel()
-	k := startKDC(t)
-	conf := k.path("krb5.conf")
-	gssapi := startSecured(t, k.write("jaas.conf", jaasOfServer), conf, false)
-	digest := startSecured(t, k.write("digest.conf", jaasOfDigest), conf, false)
-	keytab := func() zklocks.SASLMechanism { return Keytab(k.path("locker.keytab"), "locker", WithConfig(conf)) }
-	mechanism := keytab()
-	rows := []struct {
-		name string
-		at   *secured
-		opt  func() zklocks.ConnectOption
-	}{
-		{"WithDigestAuth", digest, func() zklocks.ConnectOption { return zklocks.WithDigestAuth("ann", "secret") }},
-		{"SASLDigest", digest, func() zklocks.ConnectOption { return zklocks.WithSASL(zklocks.SASLDigest("ann", "secret")) }},
-		{"WithDigestAuth, Kerberos's server", gssapi, func() zklocks.ConnectOption { return zklocks.WithDigestAuth("ann", "secret") }},
-		{"Kerberos, a kept ticket", gssapi, func() zklocks.ConnectOption { return zklocks.WithSASL(mechanism) }},
-		{"Kerberos, a ticket from the KDC", gssapi, func() zklocks.ConnectOption { return zklocks.WithSASL(keytab()) }},
-	}
-	times := make([][]time.Duration, len(rows))
-	for range 20 {
-		for i, r := range rows {
-			began := time.Now()
-			conn, err := r.at.connect(t, 10*time.Second, r.opt())
-			if err != nil {
-				t.Fatalf("%s: %v", r.name, err)
-			}
-			times[i] = append(times[i], time.Since(began))
-			conn.Close()
-		}
-	}
-	for i, r := range rows {
-		slices.Sort(times[i])
-		t.Logf("%-34s median %v", r.name, times[i][len(times[i])/2].Round(10*time.Microsecond))
 	}
 }
