@@ -13,7 +13,7 @@ import (
 // The examples of the documentation are tests: an Example cannot run them, because it has no t.
 func TestExamples(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
-		"Partition": theJobStops, "Next": theReplyIsLost, "Dial": theLeaderDies,
+		"Next": theReplyIsLost, "Dial": theLeaderDies,
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 	}

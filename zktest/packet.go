@@ -50,19 +50,15 @@ const (
 	Close
 )
 
-var ops = [...]proxy.Op{
-	Any: proxy.AnyOp, Create: proxy.CreateOp, Mkdir: proxy.MkdirOp, Delete: proxy.DeleteOp, Move: proxy.MoveOp,
-	List: proxy.ListOp, Read: proxy.ReadOp, Exists: proxy.ExistsOp, Set: proxy.SetOp, Check: proxy.CheckOp,
-	Sync: proxy.SyncOp, Other: proxy.OtherOp, Handshake: proxy.ConnectOp, Ping: proxy.PingOp,
-	Rewatch: proxy.WatchesOp, Auth: proxy.AuthOp, Close: proxy.CloseOp,
-}
+// The kinds are those of package proxy, in the same order: this compiles only if there are as many.
+var _ = [1]struct{}{}[int(proxy.CloseOp)-int(Close)]
 
 var opNames = [...]string{
 	"Any", "Create", "Mkdir", "Delete", "Move", "List", "Read", "Exists", "Set", "Check", "Sync", "Other",
 	"Handshake", "Ping", "Rewatch", "Auth", "Close",
 }
 
-func (o Op) known() bool { return o >= 0 && int(o) < len(ops) }
+func (o Op) known() bool { return o >= 0 && int(o) < len(opNames) }
 
 // String returns the name of the constant.
 func (o Op) String() string {
@@ -82,16 +78,10 @@ type Request struct {
 }
 
 // Is reports whether the request is of kind op. A request may have several kinds.
-func (r Request) Is(op Op) bool { return op.known() && r.r.Is(ops[op]) }
+func (r Request) Is(op Op) bool { return op.known() && r.r.Is(proxy.Op(op)) }
 
 func requestOf(r proxy.Request) Request {
-	q := Request{Paths: r.Paths, Watch: r.Watch, r: r}
-	for op, its := range ops {
-		if its == r.Op {
-			q.Op = Op(op)
-		}
-	}
-	return q
+	return Request{Op: Op(r.Op), Paths: r.Paths, Watch: r.Watch, r: r}
 }
 
 // An Action is what a Fault does to its request.
@@ -172,7 +162,7 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	}
 	atLeastFirst("Nth", n)
 	h.s.check("Nth")
-	return &Fault{h.proxy.Nth(ops[op], n, action.a)}
+	return &Fault{h.proxy.Nth(proxy.Op(op), n, action.a)}
 }
 
 // Where arms a fault for the host's n-th request for which match returns true. match must not call
@@ -197,5 +187,5 @@ func (h *Host) Seen(op Op) int64 {
 	if !op.known() {
 		panic("zktest: Seen: unknown Op")
 	}
-	return h.proxy.Seen(ops[op])
+	return h.proxy.Seen(proxy.Op(op))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,67 +21,6 @@ import (
 
 // at returns the address of the server to which a connection is connected.
 func at(conn *zklocks.Conn) string { return slot.Wire(conn).Server() }
-
-// A connection that moves keeps its session and its hold, while eight callers of two connections
-// contend: no call fails, and no pause is long.
-func TestMovesUnderContention(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(t, zktest.WithMembers(3))
-		a, b := s.Host("a").Connect(t, 10*time.Second), s.Host("b").Connect(t, 10*time.Second)
-		hold, err := rwlock.New(a, "/own").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		session := a.Client().SessionID()
-		done := make(chan struct{})
-		var wg sync.WaitGroup
-		for i := range 8 {
-			wg.Go(func() {
-				lock := rwlock.New([]*zklocks.Conn{a, b}[i%2], "/busy")
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					begun := time.Now()
-					h, err := lock.Lock(t.Context())
-					if err == nil {
-						err = h.Release(t.Context())
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if took := time.Since(begun); took > 500*time.Millisecond {
-						t.Errorf("a cycle has taken %v", took)
-					}
-					time.Sleep(3 * time.Millisecond)
-				}
-			})
-		}
-		moves := 0
-		for range 50 {
-			was := at(a)
-			a.Rebalance()
-			time.Sleep(20 * time.Millisecond)
-			if at(a) != was {
-				moves++
-			}
-		}
-		if moves < 15 {
-			t.Errorf("%d moves in 50 calls, want about 33", moves)
-		}
-		close(done)
-		wg.Wait()
-		if !hold.Held() || a.Client().SessionID() != session {
-			t.Errorf("the hold is %v, session %#x was %#x", hold.Err(), a.Client().SessionID(), session)
-		}
-		if err := hold.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // A hundred clients use all servers about evenly: after members were added, after members were
 // removed, and after a rolling restart and Rebalance. No hold is lost.
@@ -253,4 +193,97 @@ func TestCloseDuringAMove(t *testing.T) {
 			<-moved
 		})
 	}
+}
+
+// An ensemble grows from three to five members, and shrinks to the two new members and one old
+// member. The data and /zookeeper/config are everywhere, and the members elect as they should.
+func TestMembersJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		first := s.Host("a").Connect(t, 10*time.Second)
+		hold, err := rwlock.New(first, "/l").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := func(lines int) {
+			t.Helper()
+			data, _, err := first.Client().Get("/zookeeper/config")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(string(data), "server."); got != lines {
+				t.Errorf("%d members in %q, want %d", got, data, lines)
+			}
+		}
+		config(3)
+		four, five := s.AddMember(), s.AddMember()
+		config(5)
+
+		old := s.Members()
+		old[0].Remove()
+		old[1].Remove()
+		config(3)
+		old[0].Kill()
+		old[1].Kill()
+		if got, want := s.Addrs(), []string{old[2].Addr(), four.Addr(), five.Addr()}; strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("Addrs returns %q, want %q", got, want)
+		}
+
+		// A new member leads, and has the lock's node.
+		s.Elect(five)
+		there := s.Host("b").Connect(t, 10*time.Second)
+		if _, err := rwlock.New(there, "/l").TryLock(t.Context()); err == nil {
+			t.Error("a lock that is held was granted")
+		}
+		if err := hold.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		// A leader that is removed follows the next, and serves its clients, until it is killed.
+		six := s.AddMember()
+		s.Elect(old[2])
+		old[2].Remove()
+		time.Sleep(time.Second)
+		if l := s.Leader(); l == nil || l == old[2] {
+			t.Errorf("after its leader was removed the ensemble is led by %v", l)
+		}
+		only := s.Host("c")
+		for _, m := range s.Members() {
+			only.To(m).Partition()
+		}
+		onTheOld, err := zklocks.Connect(t.Context(), []string{old[2].Addr()}, 10*time.Second, zklocks.WithDialer(only.Dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer onTheOld.Close()
+		if queue, err := rwlock.New(onTheOld, "/l").Queue(t.Context()); err != nil || len(queue) != 0 {
+			t.Errorf("a removed member lists %v, %v", queue, err)
+		}
+		old[2].Kill()
+		six.Remove()
+		six.Kill()
+		time.Sleep(time.Second)
+		s.AddMember()
+
+		// Two of three are a majority; one is none.
+		five.Kill()
+		again, err := rwlock.New(there, "/l").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		four.Kill()
+		time.Sleep(time.Minute)
+		if s.Leader() != nil {
+			t.Error("one of three members leads")
+		}
+		old[0].Restart()
+		time.Sleep(time.Minute)
+		if s.Leader() != nil {
+			t.Error("a member that was removed has voted")
+		}
+		four.Restart()
+	})
 }

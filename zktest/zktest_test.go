@@ -3,10 +3,12 @@ package zktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,55 +195,41 @@ func TestRefuseAndAccept(t *testing.T) {
 	})
 }
 
-func TestExpire(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
-		c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
-		conn := c.Client()
-		ephemeral(t, conn, "/e")
-		session := conn.SessionID()
-		began := time.Now()
-		s.Expire(c)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
-		}
-		if there, _, err := other.Exists("/e"); err != nil || there {
-			t.Errorf("the node is there: %v, %v", there, err)
-		}
-		reconnects(t, 5*time.Second, conn)
-		if id := conn.SessionID(); id == session {
-			t.Error("the same session")
-		}
-	})
-}
-
 // A paused server does nothing: the client is notified of the expiry after Resume.
-func TestExpireAtAServerThatIsPaused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
-		c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
-		ephemeral(t, c.Client(), "/e")
-		session := c.Client().SessionID()
-		_, _, events, err := other.ExistsW("/e")
-		must(t, err)
-		m := s.Members()[0]
-		m.Pause()
-		s.Expire(c)
-		time.Sleep(time.Second) // virtual: for an event to arrive, if one were sent
-		select {
-		case e := <-events:
-			t.Errorf("a paused server sends %v", e)
-		default:
-		}
-		m.Resume()
-		if e := <-events; e.Type != zk.EventNodeDeleted {
-			t.Errorf("%v", e)
-		}
-		reconnects(t, 5*time.Second, c.Client())
-		if id := c.Client().SessionID(); id == session {
-			t.Error("the same session")
-		}
-	})
+func TestExpire(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		t.Run(fmt.Sprint("paused ", paused), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := zktest.NewServer(t)
+				c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
+				ephemeral(t, c.Client(), "/e")
+				session := c.Client().SessionID()
+				_, _, events, err := other.ExistsW("/e")
+				must(t, err)
+				m := s.Members()[0]
+				if paused {
+					m.Pause()
+				}
+				began := time.Now()
+				s.Expire(c)
+				if took := time.Since(began); took != 0 {
+					t.Errorf("it took %v", took)
+				}
+				time.Sleep(time.Millisecond) // virtual: for an event to arrive
+				if len(events) == 0 != paused {
+					t.Errorf("paused %v, %d events", paused, len(events))
+				}
+				m.Resume()
+				if e := <-events; e.Type != zk.EventNodeDeleted {
+					t.Errorf("%v", e)
+				}
+				reconnects(t, 5*time.Second, c.Client())
+				if id := c.Client().SessionID(); id == session {
+					t.Error("the same session")
+				}
+			})
+		})
+	}
 }
 
 // A dial to a dead member is held up by a partition or a delay, and arrives when the member has
@@ -580,5 +568,33 @@ func TestAGoroutineWithLabelsIsInItsBubble(t *testing.T) {
 		pprof.Do(t.Context(), pprof.Labels("worker", "1"), func(context.Context) {
 			s.Host("a").Connect(t, 10*time.Second)
 		})
+	})
+}
+
+// Two servers that start at the same instant with the same seed reject each other's sessions and
+// addresses.
+func TestTwoServersRejectEachOthersSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := zktest.NewServer(t), zktest.NewServer(t)
+		if a, b := one.Addrs()[0], other.Addrs()[0]; a == b {
+			t.Errorf("both are at %s", a)
+		}
+		conn := one.Host("a").Connect(t, 10*time.Second)
+		bystander := other.Host("a").Connect(t, 10*time.Second)
+		session := bystander.Client().SessionID()
+		if session == conn.Client().SessionID() {
+			t.Errorf("both have session %#x", session)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := zklocks.Connect(ctx, one.Addrs(), time.Second, zklocks.WithDialer(other.Host("a").Dial))
+		if err == nil || !strings.Contains(err.Error(), "not an address of this server") {
+			t.Errorf("connect to another server: %v", err)
+		}
+		fails(t, func(t testing.TB) {
+			s := zktest.NewServer(t)
+			s.Host("a").Connect(t, 10*time.Second)
+			s.Expire(bystander)
+		}, "no session")
 	})
 }
