@@ -44,13 +44,9 @@ type handover struct {
 	locked *os.File
 }
 
-// startGuard starts the guard. It is called before the command is started, so that the command
-// never runs without a guard.
-func startGuard(given handover) (*watcher, error) {
-	return startGuardOf(given, 0, time.Time{})
-}
-
-func startGuardOf(given handover, group int, until time.Time) (*watcher, error) {
+// startGuard starts the guard. It is called before the command is started, with group 0, so that
+// the command never runs without a guard.
+func startGuard(given handover, group int, until time.Time) (*watcher, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -96,7 +92,7 @@ func (w *watcher) allow(until time.Time) {
 	if err := w.tell("left %d %d", int64(until.Sub(now)), now.UnixNano()); !errors.Is(err, syscall.EPIPE) {
 		return
 	}
-	another, err := startGuardOf(w.handover, w.group, until)
+	another, err := startGuard(w.handover, w.group, until)
 	if err != nil {
 		return // the next call of allow tries again
 	}

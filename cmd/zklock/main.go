@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -68,7 +69,7 @@ func (c *command) parse(args []string) (words []string, err error) {
 // here.
 func newCommand(name, args, short, long string) *command {
 	c := &command{name: name, args: args, short: short, long: long, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
-	c.flags.SetOutput(discard{})
+	c.flags.SetOutput(io.Discard) // it also returns its messages as errors
 	return c
 }
 
@@ -126,8 +127,3 @@ func zklock(args []string) int {
 func asksForHelp(word string) bool {
 	return word == "help" || word == "-h" || word == "-help" || word == "--help"
 }
-
-// discard is the output of package flag, which also returns its messages as errors.
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -562,19 +562,6 @@ func TestListAfterAResize(t *testing.T) {
 	})
 }
 
-// A leader that is asked to resign still has the address that it shows.
-func TestAskKeepsTheDataOfALeader(t *testing.T) {
-	inMemory(t, func(o *office) {
-		h := take(o, reentrant.New(o.other, nightly, zklocks.WithData([]byte("10.0.0.1:80"))).Lock)
-		o.contains(o.asks(0), "asked: holds, lock")
-		o.contains(o.ls(nightly), "asked to release 10.0.0.1:80")
-		if data, err := leader.New(o.other, nightly).Leader(o.Context()); err != nil || string(data.Data) != "10.0.0.1:80" {
-			o.Errorf("the leader is %+v, %v", data, err)
-		}
-		given(o, h)
-	})
-}
-
 // break reports as deleted only what it has deleted itself: the server may delete the node, and its
 // answer be lost, or drop the request because of its load.
 func TestBreakSaysWhatItHasDeleted(t *testing.T) {

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -256,34 +257,22 @@ func TestPermitsAtThePathOfALock(t *testing.T) {
 	free(t, path)
 }
 
-// A node with data of another program is no lock: run says so, and the data stay. A number of permits
-// is not taken for such data.
+// A node with data of another program is no lock: run and resize say so, and the data stay.
 func TestDataOfAnotherProgram(t *testing.T) {
 	t.Parallel()
-	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
-	for data, run := range map[string][]string{
-		"retention.ms=604800000": {"", "-try", "-shared"},
-		"4":                      nil,
+	conn, path := realzk.Connect(t, quiet, realzk.Some(t)...), test.Path(t)
+	const data = "retention.ms=604800000"
+	if _, err := conn.Client().Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	for says, args := range map[string][]string{
+		path + " is in use by another program: it has data": {"run", path, "--", "true"},
+		path: {"resize", path, "none"},
 	} {
-		path := test.Path(t)
-		if _, err := conn.Client().Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
-		for _, flag := range run {
-			args := slices.DeleteFunc([]string{"run", flag, path, "--", "true"}, func(arg string) bool { return arg == "" })
-			ends(t, start(t, "", args...), exitFailed, path+" is in use by another program: it has data")
-		}
-		for _, args := range [][]string{{"run", "-permits", "2", path, "--", "true"}, {"resize", path, "none"}} {
-			if run != nil {
-				ends(t, start(t, "", args...), exitFailed, path)
-			}
-		}
-		if run == nil {
-			ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore")
-		}
-		if now, stat, err := conn.Client().Get(path); err != nil || string(now) != data || stat.Version != 0 {
-			t.Errorf("%q in version %d, %v; want %q as it was", now, stat.Version, err, data)
-		}
+		ends(t, start(t, "", args...), exitFailed, says)
+	}
+	if now, stat, err := conn.Client().Get(path); err != nil || string(now) != data || stat.Version != 0 {
+		t.Errorf("%q in version %d, %v; want %q as it was", now, stat.Version, err, data)
 	}
 }
 
@@ -325,26 +314,188 @@ func TestAServerThatDoesNotAnswerIsNotATakenLock(t *testing.T) {
 	}
 }
 
-// The lock is taken, and its server stops answering during the wait, so it is unknown whether the
-// lock is still taken. The connection outlasts the wait.
-func TestAServerThatFreezesDuringTheWait(t *testing.T) {
+// When the holder is asked to release the lock, zklock run ends its command, as after a loss, and
+// then releases the lock.
+func TestAskEndsTheCommand(t *testing.T) {
 	t.Parallel()
-	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
-	h := holder(t, path)
-	c := start(t, p.Addr(), "run", "-session-timeout", "16s", "-wait", "8s", path, "--", "true")
+	polite := start(t, "", "run", path, "--", "sh", "-c", handles(syscall.SIGTERM, "echo tidy up; exit 0"))
+	polite.Hears("ready")
+	stays := start(t, "", "run", path, "-kill-after", "1ms", "--", "sh", "-c", stubborn)
 	inLine(t, path, 2)
-	p.Mute()
-	ends(t, c, exitNoServer, "no answer from "+p.Addr())
+	c := start(t, "", "ask", path)
+	c.Hears("asked:")
+	ends(t, c, 0)
+	polite.Hears("tidy")
+	ends(t, polite, exitAsked, path+": the lock was asked for; the command was ended")
+
+	group := pids(t, stays)
+	ends(t, start(t, "", "ask", path), 0)
+	ends(t, stays, exitAsked, "the command was ended")
+	if some := alive(group); len(some) > 0 {
+		t.Errorf("alive: %v", some)
+	}
+	free(t, path)
+}
+
+// With -ignore-ask the command continues. If the lock is lost after a request, that is a loss.
+func TestAskMayBeIgnored(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	h := holder(t, "-ignore-ask", path)
+	ends(t, start(t, "", "ask", path), 0)
+	l := start(t, "", "ls", path)
+	if got := l.Hears("holds"); !strings.Contains(got, `asked to release {"host":`) || !strings.Contains(got, `"command":"sh"`) {
+		t.Errorf("who holds: %q", got)
+	}
+	ends(t, l, 0)
+	finish(t, h)
+
+	h = start(t, "", "run", "-session-timeout", "1m", path, "--", "sh", "-c", stubborn)
+	pids(t, h)
+	ends(t, start(t, "", "ask", path), 0)
+	ends(t, start(t, "", "break", "-yes", path), 0)
+	ends(t, h, exitLost, "the lock was lost")
+	free(t, path)
+}
+
+func TestBreakTakesTheLockAway(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	holds := holder(t, path)
+	waits := start(t, "", "run", path, "--", "sh", "-c", "echo mine; read line")
+	inLine(t, path, 2)
+
+	c := start(t, "", "break", path)
+	if got := c.Hears("holds"); !strings.Contains(got, `"command":"sh"`) {
+		t.Errorf("whose lock it is: %q", got)
+	}
+	c.Hears("Deleting")
+	ends(t, c, exitUsage, "-yes")
+	inLine(t, path, 2)
+
+	c = start(t, "", "break", "-yes", path)
+	c.Hears("Deleting")
+	if got := c.Hears("deleted:"); !strings.Contains(got, "holds, write, token ") {
+		t.Errorf("what it deletes: %q", got)
+	}
+	ends(t, c, 0)
+	ends(t, holds, exitLost)
+	waits.Hears("mine")
+	finish(t, waits)
+	free(t, path)
+}
+
+// jobPath returns the path of a job, and deletes its record at the end of the test.
+func jobPath(t *testing.T) string {
+	t.Helper()
+	path := test.Path(t)
+	t.Cleanup(func() { _ = realzk.Connect(t, quiet, realzk.Some(t)...).Client().Delete(path+"/last", -1) })
+	return path
+}
+
+func TestASlotIsRunOnce(t *testing.T) {
+	t.Parallel()
+	path := jobPath(t)
+	run := func(slot, script string, flags ...string) *realzk.Child {
+		return start(t, "", append(append([]string{"run", "-slot", slot}, flags...), path, "--", "sh", "-c", script)...)
+	}
+	ends(t, run("2026-11-26", "exit 3"), 3) // the job fails, so the next process runs it
+	first := run("2026-11-26", "echo runs; read line")
+	first.Hears("runs")
+	second, third := run("2026-11-26", "exit 4"), run("2026-11-26", "exit 4", "-quiet")
+	inLine(t, path+"/lock", 3)
+	finish(t, first)
+	ends(t, second, 0, "zklock: "+path+": done already: slot \"2026-11-26\", by process ")
+	if code, cries := third.Ends(); code != 0 || cries != "" {
+		t.Errorf("with -quiet: exit code %d, %q", code, cries)
+	}
+	ends(t, run("2026-11-25", "exit 4", "-quiet"), exitPassed, "zklock: "+path+": slot passed: the record does not have slot \"2026-11-25\"", "the command was not run")
+	ends(t, run("2026-11-27", "exit 0"), 0)
+	ends(t, run("2026-11-26", "exit 4"), 0, "done already: slot \"2026-11-26\", before slot \"2026-11-27\"")
+	if code, text := prints(t, "", nil, "ls", path); code != 0 || !strings.Contains(text, path+": once, last run until 20") || !strings.Contains(text, "for slot 2026-11-27, no holder, no waiter") {
+		t.Errorf("ls, exit code %d: %s", code, text)
+	}
+}
+
+func TestAPeriodIsRunOnce(t *testing.T) {
+	t.Parallel()
+	path := jobPath(t)
+	ends(t, start(t, "", "run", "-once-every", "1h", path, "--", "true"), 0)
+	ends(t, start(t, "", "run", "-once-every", "1h", path, "--", "false"), 0, "done already: by process ")
+	h := holder(t, "-once-every", "1ns", path)
+	l := start(t, "", "ls", path)
+	if got := l.Hears(path + ":"); !strings.HasPrefix(got, "once, last run until 20") || !strings.HasSuffix(got, ", 1 holding, 0 waiting") {
+		t.Errorf("ls: %q", got)
+	}
+	l.Hears("holds")
+	ends(t, l, 0)
+	code, text := prints(t, "", nil, "ls", "-json", "-r", path)
+	var job line
+	if code != 0 || strings.Count(text, "\n") != 1 || json.Unmarshal([]byte(text), &job) != nil || job.Last == nil || job.Last.Pid == 0 || len(job.Members) != 1 {
+		t.Errorf("ls -r, exit code %d: %s", code, text)
+	}
 	finish(t, h)
 }
 
-// An overloaded server drops requests: they are sent again.
-func TestAnOverloadedServerIsAskedAgain(t *testing.T) {
+// -wait bounds the wait, not the run.
+func TestAJobThatRunsForLongerThanItWouldWait(t *testing.T) {
 	t.Parallel()
-	p := proxy.For(t, realzk.Some(t)[0])
-	for _, args := range [][]string{{"run", test.Path(t), "--", "true"}, {"ls", test.Path(t)}} {
-		p.Next(proxy.ReadOp, proxy.Answer(-127))
-		ends(t, start(t, p.Addr(), args...), 0)
+	path := jobPath(t)
+	const wait = "5s" // real: on a busy machine it may take seconds to open a session
+	first := start(t, "", "run", "-slot", "1", "-wait", wait, path, "--", "sh", "-c", "echo runs; read line")
+	first.Hears("runs")
+	ends(t, start(t, "", "run", "-slot", "1", "-wait", wait, path, "--", "true"), exitTimeout, path+" was not free within "+wait)
+	finish(t, first)
+	ends(t, start(t, "", "run", "-slot", "1", path, "--", "false"), 0, "done already")
+}
+
+// handles returns a command that prints "ready", and runs another command when it receives a
+// signal.
+//
+// It does not wait with the shell's read: if a signal arrives right before the read begins, the
+// shell handles it only when the read ends, which is never.
+func handles(sig syscall.Signal, by string) string {
+	return fmt.Sprintf("trap '%s' %d; echo ready; while :; do sleep 0.05; done", by, sig)
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	if signal.Ignored(syscall.SIGHUP) { // under nohup(1) zklock would not catch it, either
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH} {
+		c := start(t, "", "run", path, "--", "sh", "-c", handles(sig, "echo got signal; exit 9"))
+		c.Hears("ready")
+		c.Signal(sig)
+		c.Hears("got")
+		ends(t, c, 9)
+	}
+	c := start(t, "", "run", path, "--", "sh", "-c", "echo ready; exec sleep 1000")
+	c.Hears("ready")
+	c.Signal(syscall.SIGINT)
+	ends(t, c, killedBy(syscall.SIGINT))
+	free(t, path)
+}
+
+func TestASignalEndsTheWait(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	h := holder(t, path)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		c := start(t, "", "run", path, "--", "true")
+		inLine(t, path, 2)
+		c.Signal(sig)
+		ends(t, c, killedBy(sig))
+		inLine(t, path, 1)
+	}
+	finish(t, h)
+	p := proxy.For(t, realzk.Some(t)[0])
+	asked := p.Next(proxy.ConnectOp, proxy.HoldRequest)
+	c := start(t, p.Addr(), "run", "-session-timeout", "1m", path, "--", "true")
+	test.Within(t, soon, "it asks for a session", func() { <-asked.Fired() })
+	c.Signal(syscall.SIGTERM)
+	ends(t, c, killedBy(syscall.SIGTERM))
+	free(t, path)
 }

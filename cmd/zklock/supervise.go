@@ -53,7 +53,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		asked = h.ReleaseRequested()
 	}
 	var err error
-	if s.guard, err = startGuard(o.handover(conn)); err != nil {
+	if s.guard, err = startGuard(o.handover(conn), 0, time.Time{}); err != nil {
 		return err
 	}
 	defer s.guard.done()
