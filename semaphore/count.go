@@ -146,11 +146,8 @@ func (c *permitCount) number(ctx context.Context, sess int64, n int) (*countSnap
 func (c *permitCount) ask(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
 	watch, err := c.client.Watch(ctx, sess, c.path)
 	if err == zk.ErrNoNode {
-		permits := c.expected()
-		if permits == 0 {
-			return nil, fmt.Errorf("%w: %s does not exist, so there is no stored number of permits to use: give New the number", ErrMismatch, c.path)
-		}
-		return &countSnapshot{permits: permits, missing: 2}, nil
+		permits, err := c.given("does not exist")
+		return &countSnapshot{permits: permits, missing: 2}, err
 	}
 	if err != nil {
 		return nil, queue.Explain(err, "READ on "+c.path)
@@ -200,25 +197,34 @@ func (c *permitCount) made() *zk.CreateRequest {
 	return node
 }
 
+// given returns the number that this Semaphore stores where there is none.
+func (c *permitCount) given(because string) (int, error) {
+	permits := c.expected()
+	if permits == 0 {
+		return 0, fmt.Errorf("%w: %s %s, so there is no stored number of permits to use: give New the number", ErrMismatch, c.path, because)
+	}
+	return permits, nil
+}
+
 // fill stores the number in an empty node. An operator may have created it, with its ACL, or
 // another lock has left it.
 func (c *permitCount) fill(ctx context.Context, version int32, n int) error {
-	permits := c.expected()
+	permits, err := c.given("is empty")
 	switch {
-	case permits == 0:
-		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use: give New the number", ErrMismatch, c.path)
+	case err != nil:
+		return err
 	case n > permits:
 		return tooMany(n, permits)
 	}
-	err := c.setFirst(ctx, permits, version, c.keep)
+	err = c.replace(ctx, permits, nil, version, c.keep)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // another client has written or deleted the node
 	}
 	return queue.Explain(err, "WRITE on "+c.path)
 }
 
-// write stores another number. Any stored number is accepted from then on: if ctx is canceled
-// first, the result is unknown.
+// write stores another number, which is kept if there was none. Any stored number is accepted from
+// then on: if ctx is canceled first, the result is unknown.
 func (c *permitCount) write(ctx context.Context, permits int) error {
 	c.mu.Lock()
 	c.agreed = true
@@ -230,50 +236,40 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 		if err != nil {
 			return err
 		}
-		sent, err := c.replace(ctx, permits)
+		data, stat, err := c.client.Get(ctx, c.path)
 		switch {
-		case !sent && !c.client.In(sess) && zkclient.Ended(ctx) == nil:
-		case err == nil:
+		case !c.client.In(sess) && zkclient.Ended(ctx) == nil:
+			continue
+		case err == zk.ErrNoNode:
+			err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
+		case err == nil && string(data) != string(format(permits)):
+			err = c.replace(ctx, permits, data, stat.Version, true)
+		}
+		switch err {
+		case nil:
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.wanted, c.known = permits, nil
 			return nil
-		case err == zk.ErrBadVersion, err == zk.ErrNodeExists, err == zk.ErrNoNode: // another client has written, created or deleted the node
+		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // another client has written, created or deleted the node
 		default:
 			return queue.Explain(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
 }
 
-// replace replaces the number that the server shows. If there is none, the new number is kept when
-// the queue is idle. sent reports whether it sent a write.
-func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err error) {
-	data, stat, err := c.client.Get(ctx, c.path)
-	if err == zk.ErrNoNode {
-		return true, c.client.MakeNode(ctx, c.path, format(permits), c.acl)
-	}
-	if err != nil {
-		return false, err
-	}
+// replace stores a number in place of data, which must be a number or empty. If they are empty, it
+// fails if a lock of another kind has a node there: that lock and the semaphore would not exclude
+// each other. If the node is a container, as other locks create them, the server deletes it with
+// the number when it has no children. So keep creates a plain queue directory below it. (A Stat
+// does not show whether a node is a container.)
+func (c *permitCount) replace(ctx context.Context, permits int, data []byte, version int32, keep bool) error {
 	if len(data) > 0 {
 		if _, err := c.parse(data); err != nil {
-			return false, err
+			return err
 		}
+		return c.client.Set(ctx, c.path, format(permits), version)
 	}
-	if string(data) == string(format(permits)) {
-		return false, nil
-	}
-	if len(data) == 0 {
-		return true, c.setFirst(ctx, permits, stat.Version, true)
-	}
-	return true, c.client.Set(ctx, c.path, format(permits), stat.Version)
-}
-
-// setFirst stores the number in an empty node. It fails if a lock of another kind has a node there:
-// that lock and the semaphore would not exclude each other. If the node is a container, as other
-// locks create them, the server deletes it with the number when it has no children. So keep creates
-// a plain queue directory below it. (A Stat does not show whether a node is a container.)
-func (c *permitCount) setFirst(ctx context.Context, permits int, version int32, keep bool) error {
 	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err != nil {
 		return err
