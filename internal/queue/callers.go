@@ -173,14 +173,14 @@ func (of *Callers) quit(ctx context.Context, c *caller) error {
 	if i < 0 && <-c.turn == nil { // its turn has come
 		_ = t.Leave(NoWait, nil)
 	}
-	ahead := int(t.ahead.Load())
+	ahead := t.ahead.Load()
 	switch {
 	case !queued:
-		ahead = i + 1 // those in front of it, and the holder
+		ahead = int64(i) + 1 // those in front of it, and the holder
 	case !of.Together && i > 0:
-		ahead = i
+		ahead = int64(i)
 	}
-	err := of.queue.Canceled(ctx, of.request, ahead)
+	err := of.queue.behind(ctx, zkclient.Ended(ctx), of.request, ahead, "")
 	if last {
 		err = leaving(of.queue.client, err, t.left)
 	}

@@ -93,7 +93,8 @@
 //     for readers as in invariant 6; for others a watch on the children of the directory, which was
 //     set while the node was the only child (Tenure.may). [node-of-another-taken-for-the-own]
 //  14. A writer of an rwlock with its own names announces itself: the transaction that creates its
-//     node writes the directory's data. Always, whatever the data are. [writer-not-announced]
+//     node writes the directory's data (announced, Claim.Touch). Always, whatever the data are.
+//     [writer-not-announced]
 //
 // # A lost connection
 //
@@ -102,6 +103,18 @@
 // its nodes and its place. In a new session its nodes are gone with the old one (zkclient.ErrOver),
 // and it starts over. A grant remains, and may be handed on, until its deadline passes, or the
 // server says that the session is over.
+//
+// # Idle grants
+//
+// With MaxIdle a Tenure may keep its grant when its last hold ends (Callers.keep), and Tenure.guard
+// then runs. Tenure.endIdle gives up a grant without a hold. It is called:
+//
+//   - by Callers.want, when guard has returned: another client waits, or has asked for the lock, no
+//     caller has entered for MaxIdle, or the grant is lost;
+//   - by Callers.acquire and EndIdle, for a caller of the process that would queue behind the grant;
+//   - by Callers.beginLocked, when another grant takes its place.
+//
+// If the grant is held then, nobody enters any more, and the last holder gives it up (Tenure.Leave).
 //
 // # Fairness and wake-ups
 //

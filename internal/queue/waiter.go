@@ -281,12 +281,8 @@ func (all waiters) canceled(ctx context.Context, err error) error {
 	return err
 }
 
-// Canceled returns the error for a caller whose ctx has ended and which has no waiter of its own.
-// ahead is how many nodes or callers have to go before its turn; 0: unknown.
-func (q *Queue) Canceled(ctx context.Context, r Request, ahead int) error {
-	return q.behind(ctx, zkclient.Ended(ctx), r, int64(ahead), "")
-}
-
+// behind adds to the error of a ctx that has ended how many nodes or callers have to go before the
+// caller's turn; 0: unknown.
 func (q *Queue) behind(ctx context.Context, err error, r Request, ahead int64, lock string) error {
 	err = q.client.ExplainSilence(ctx, err)
 	if ahead == 0 || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
