@@ -27,9 +27,11 @@ func (x *testQueue) shares() *waiter {
 }
 
 // other creates a node of another client.
-func (x *testQueue) other(kind znode.Kind) {
+func (x *testQueue) other(kind znode.Kind) (path string) {
 	x.Helper()
-	x.must(x.witness.Client().Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))
+	path, err := x.witness.Client().Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	x.must(nil, err)
+	return path
 }
 
 // shared is a queue that has readers and writers; its waiters are readers.

@@ -110,7 +110,10 @@ func (x *story) exists() bool {
 	return found
 }
 
-func (x *story) requests() int64 { return x.proxy.Seen(proxy.AnyOp) - x.proxy.Seen(proxy.CheckOp) }
+// requests returns the number of requests, without heartbeats and the deletion of nodes.
+func (x *story) requests() int64 {
+	return x.proxy.Seen(proxy.AnyOp) - x.proxy.Seen(proxy.CheckOp) - x.proxy.Seen(proxy.DeleteOp)
+}
 
 // comes has another client queue: a reader, or a writer, which announces itself.
 func (x *story) comes(kind znode.Kind) {
@@ -144,6 +147,11 @@ func asked(x *story) {
 	x.must(x.witness.Client().Set(x.path(), []byte("__REVOKE__"), -1))
 	synctest.Wait()
 }
+func unwatched(x *story) {
+	if v := x.queue.view.now.Load(); v != nil {
+		x.queue.view.now.Store(&view{client: v.client, epoch: v.epoch, mzxid: v.mzxid, newest: v.newest, proved: v.proved, check: v.check})
+	}
+}
 func ages(x *story) { time.Sleep(FirstRecheck + time.Millisecond) } // virtual
 
 // Who may enter an idle tenure: what the caller knows without a request, and what it finds out.
@@ -169,7 +177,7 @@ func TestWhoMayEnter(t *testing.T) {
 		"a writer has come":                    {writes, stays, stays, nil},
 		"a reader has come":                    {func(x *story) { x.comes(znode.Read) }, stays, free, nil},
 		"its guard has ended":                  {func(x *story) { x.first.wanted.Store(true) }, stays, stays, nil},
-		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(errors.New("test")); synctest.Wait() }, stays, stays, nil},
+		"it is lost":                           {func(x *story) { x.first.grant.state.Lose(errors.New("test")) }, stays, stays, nil}, // and no watch has fired yet
 		"it is released":                       {func(x *story) { x.must(nil, x.first.grant.GiveUp(x.Context())) }, stays, stays, nil},
 		"there is no evidence":                 {func(x *story) { x.first.alone.Store(nil); x.first.grant.own.Store(nil) }, stays, entry{unknown, true, 0}, nil},
 		"its node was written into":            {func(x *story) { x.must(x.witness.Client().Set(x.path(), nil, -1)); synctest.Wait() }, free, asks, nil},
@@ -183,7 +191,9 @@ func TestWhoMayEnter(t *testing.T) {
 			x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
 			ages(x)
 		}, fails, fails, nil},
-		"a writer has come unseen": {func(x *story) { x.unseen(func() { writes(x) }); ages(x) }, fails, fails, nil},
+		"its listing has set no watch":                     {unwatched, free, entry{unknown, true, 0}, nil}, // the connection has one
+		"it has set no watch, and a writer has come since": {func(x *story) { unwatched(x); writes(x) }, stays, fails, nil},
+		"a writer has come unseen":                         {func(x *story) { x.unseen(func() { writes(x) }); ages(x) }, fails, fails, nil},
 		"its node was deleted unseen, and another is the only one": {func(x *story) {
 			x.unseen(func() { deleted(x); x.comes(znode.Read) })
 			ages(x)
@@ -211,14 +221,10 @@ func TestWhoMayEnter(t *testing.T) {
 				x.Errorf("a caller may enter: %v, want %v; it joins: %v, want %v", may, want.may, joins, want.joins)
 			}
 			synctest.Wait()
-			n := x.requests() - before
-			if !joins && may == unknown {
-				n-- // it has released what nobody else may enter
-				if x.exists() {
-					x.Error("the node stays")
-				}
+			if !joins && may == unknown && x.exists() {
+				x.Error("the node stays that nobody may enter")
 			}
-			if n != want.requests {
+			if n := x.requests() - before; n != want.requests {
 				x.Errorf("%d requests, want %d", n, want.requests)
 			}
 			if joins {
@@ -431,6 +437,63 @@ func TestWhatHappensWhileAGrantBecomesIdle(t *testing.T) {
 					x.Error("the client waits for an idle grant")
 				}
 			}
+		})
+	}
+}
+
+// A reader counts as a holder while it finds out whether it may enter.
+func TestWhatHappensWhileAReaderAsks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		request int // that it waits for
+		event   func(*story)
+		joins   bool
+	}{
+		"the last reader leaves":         {1, func(x *story) { x.must(nil, x.first.Leave(x.Context(), nil)) }, true},
+		"a writer comes":                 {1, writes, false},
+		"a writer comes a request later": {2, writes, false},
+		"the node is deleted":            {2, deleted, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, znode.Read, Sharing{}, func(x *story) {
+				f := x.proxy.Nth(proxy.ReadOp, c.request, proxy.HoldRequest)
+				x.queues(1)
+				<-f.Fired()
+				c.event(x)
+				f.Release()
+				synctest.Wait()
+				if next := x.line[0]; (!next.waits() && next.tenure == x.first) != c.joins {
+					x.Errorf("it joins: %v", !c.joins)
+				}
+			})
+		})
+	}
+}
+
+// The next caller does not wait for the holder of a deleted node, although that has not asked for
+// the state of its hold.
+func TestTheNextCallerDoesNotWaitForAHolderThatHasLost(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"both come before the grant": false, "the next comes after it": true} {
+		t.Run(name, func(t *testing.T) {
+			play(t, znode.Write, Sharing{Passes: 1}, func(x *story) {
+				x.must(nil, x.first.Leave(x.Context(), nil))
+				x.comes(znode.Write)
+				theirs := x.names()[0]
+				x.queues(1)
+				if !late {
+					x.queues(1)
+				}
+				x.deletes(theirs)
+				if late {
+					x.queues(1)
+				}
+				x.first = x.line[0].tenure
+				x.deletes(x.path())
+				if next := x.line[1]; next.waits() || next.tenure == x.first {
+					x.Error("it waits")
+				}
+			})
 		})
 	}
 }

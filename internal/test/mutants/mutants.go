@@ -35,7 +35,7 @@ var mutants = []mutant{
 		name: "writer-not-announced", pkg: "internal/zkclient", in: "newClaimTry",
 		why: "a writer that checks in place of announcing itself holds with readers that have listed none",
 		old: "&zk.SetDataRequest{Path: claim.Dir, Version: -1}", new: "&zk.CheckVersionRequest{Path: claim.Dir, Version: -1}",
-		test: "rwlock TestAReaderInADirectoryThatTheWriterKnewInAnotherLife", world: "reborn",
+		test: "rwlock TestAReaderThatDoesNotListSeesTheWriter", world: "reborn",
 	}, { // Invariant 2: a watch belongs to one session.
 		name: "session-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "what the waiter has read in one session grants nothing in the next",
@@ -69,7 +69,7 @@ var mutants = []mutant{
 		why:  "it overtakes the writer",
 		old:  "may := t.shared.may()",
 		new:  "may := yes",
-		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "quiet",
+		test: "internal/queue TestWhoMayEnter", world: "quiet",
 	}, {
 		name: "another-directory-passes-the-check", pkg: "internal/queue", in: "view.sameDir",
 		why: "a reader holds with a writer in a directory that was made again",
@@ -84,7 +84,7 @@ var mutants = []mutant{
 		name: "node-of-another-taken-for-the-own", pkg: "internal/queue", in: "Tenure.ask",
 		why: "the own node was deleted, and the client whose node is the only one holds",
 		old: "w.Only != n.node.Name", new: `w.Only == ""`,
-		test: "rwlock TestALockIsNotKeptInPlaceOfAnother",
+		test: "internal/queue TestWhatAReleaseDoes",
 	}, { // Invariant 8: the permit count is checked before each grant.
 		name: "count-not-looked-at", pkg: "internal/queue", in: "recheck",
 		why: "there are fewer permits than the waiter has judged its listing by",
@@ -180,12 +180,12 @@ var mutants = []mutant{
 		name: "announcement-not-heard", pkg: "internal/queue", in: "view.valid",
 		why: "readers go on joining, and the writer that waits starves",
 		old: "!fired(v.writers)", new: "(!fired(v.writers) || v.epoch != 0)",
-		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
+		test: "internal/queue TestWhoMayEnter", world: "any",
 	}, {
 		name: "handed-on-without-a-limit", pkg: "internal/queue",
 		why: "one process keeps the lock forever",
 		old: `t.passed++`, new: `_ = t.passed`,
-		test: "rwlock TestHandoffEndsAfterItsLimit", world: "any",
+		test: "internal/queue TestWhatAReleaseDoes", world: "any",
 	}, {
 		name: "locks-queued-for-one-by-one", pkg: "internal/queue", in: "enqueue",
 		why: "two callers can each be first at one lock: a deadlock",
@@ -247,12 +247,12 @@ var mutants = []mutant{
 		why:  "the others still read: a writer beside readers",
 		old:  "if t.users.Add(-1) > 0 || of.keep(ctx, t) {",
 		new:  "if t.users.Add(-1) < 0 {",
-		test: "rwlock TestAQueuedWriterEndsTheJoining", world: "any",
+		test: "internal/queue TestWhatTheReleaseOfAReaderDoes", world: "any",
 	}, {
 		name: "withheld-announcement-not-looked-for", pkg: "internal/queue", in: "sharedNode.may",
 		why: "the server has withheld the event of a writer, and readers that overlap go on joining",
 		old: "s.queue.view.expires(v)", new: "",
-		test: "rwlock TestAWriterOfWhomNoEventTells/while readers join",
+		test: "internal/queue TestWhoMayEnter",
 	}, {
 		name: "several-granted-at-the-turn-of-one", pkg: "internal/queue", in: "waiters.waitTurns",
 		why:  "another client holds the second lock",
