@@ -151,12 +151,11 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
-// Heartbeat returns the worst of the heartbeats that were answered in the last minute, or in up to
-// two minutes: the longest latency, until this process had read the answer, and the smallest
-// margin. A margin is how much later the holds would have been lost without that answer. A slow
-// network and goroutines that wait for a processor make it smaller. A connection sends heartbeats
-// while it has holds or waiters; without heartbeats both are 0. Module
-// github.com/zklocks/zklocks/metrics exports them.
+// Heartbeat returns the worst of the heartbeats that were answered in the last minute: the longest
+// latency, until this process had read the answer, and the smallest margin. A margin is how much
+// later the holds would have been lost without that answer. A slow network and goroutines that wait
+// for a processor make it smaller. A connection sends heartbeats while it has holds or waiters;
+// without heartbeats both are 0. Module github.com/zklocks/zklocks/metrics exports them.
 func (c *Conn) Heartbeat() (latency, margin time.Duration) {
 	if conn := slot.Wire(c.need()); conn != nil {
 		return conn.Heartbeat()

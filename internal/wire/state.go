@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,7 @@ type state struct {
 	changed  chan struct{} // see Changed
 	monitor  Monitor       // nil until Monitored
 
-	heartbeats heartbeats // see Heartbeat
+	recent []beat // the heartbeats of the last minute, see Heartbeat
 }
 
 // A Monitor notifies the holds of a connection when their session is over. All locks share it.
@@ -188,15 +189,21 @@ func (s *state) answered(sent time.Time, quorum bool) {
 	s.deadline.answered(sent, s.now())
 }
 
+// A beat is a heartbeat that was answered at an instant: how long that took, and how long before the
+// deadline the answer arrived.
+type beat struct {
+	at              time.Time
+	latency, margin time.Duration
+}
+
 // beaten records that a heartbeat has just been answered. sent is when the heartbeat was sent.
 // beaten is called before answered, which moves the deadline.
 func (s *state) beaten(sent time.Time) {
-	now := s.now()
-	v := s.view.Load()
-	if v.session == 0 {
-		return
+	now, v := s.now(), s.view.Load()
+	s.forget(now)
+	if v.session != 0 {
+		s.recent = append(s.recent, beat{now, now.Sub(sent), v.base.Add(v.timeout).Sub(now)})
 	}
-	s.heartbeats.note(now, beat{now.Sub(sent), v.base.Add(v.timeout).Sub(now)})
 }
 
 // Heartbeat returns the longest latency and the smallest margin in heartbeats. A margin is how long
@@ -204,8 +211,18 @@ func (s *state) beaten(sent time.Time) {
 func (s *state) Heartbeat() (latency, margin time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	worst := s.heartbeats.worst(s.now())
-	return worst.latency, worst.margin
+	s.forget(s.now())
+	for i, b := range s.recent {
+		if latency = max(latency, b.latency); i == 0 || b.margin < margin {
+			margin = b.margin
+		}
+	}
+	return latency, margin
+}
+
+// forget forgets the heartbeats that are older than a minute.
+func (s *state) forget(now time.Time) {
+	s.recent = slices.DeleteFunc(s.recent, func(b beat) bool { return now.Sub(b.at) > time.Minute })
 }
 
 // wake closes the channel that Changed returned, makes a new one, and calls the monitor.
@@ -264,45 +281,4 @@ func (s *state) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
-}
-
-// A beat is how long a heartbeat took, and how long before the deadline its answer arrived.
-type beat struct{ latency, margin time.Duration }
-
-// heartbeats has the worst of the heartbeats that were answered in the last minute. It forgets them
-// by spans of a minute, so some are up to two minutes old.
-type heartbeats struct {
-	began     time.Time // of the span of now
-	now, last beat      // the worst of this span and of the span before; zero: there was none
-}
-
-func (h *heartbeats) note(at time.Time, b beat) {
-	h.turn(at)
-	h.now = worse(h.now, b)
-}
-
-func (h *heartbeats) worst(at time.Time) beat {
-	h.turn(at)
-	return worse(h.now, h.last)
-}
-
-// turn begins a new span if the last one is over.
-func (h *heartbeats) turn(at time.Time) {
-	switch age := at.Sub(h.began); {
-	case age >= 2*time.Minute:
-		*h = heartbeats{began: at}
-	case age >= time.Minute:
-		*h = heartbeats{began: h.began.Add(time.Minute), last: h.now}
-	}
-}
-
-// worse returns the longer latency and the smaller margin.
-func worse(a, b beat) beat {
-	if a == (beat{}) {
-		return b
-	}
-	if b == (beat{}) {
-		return a
-	}
-	return beat{max(a.latency, b.latency), min(a.margin, b.margin)}
 }
