@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -359,10 +358,10 @@ func (q *pipe) forwarded(xid, op int32, body, frame []byte) error {
 	if frame == nil {
 		return nil
 	}
-	code := int32At(frame, codeInReply)
+	code, err := int32At(frame, codeInReply), checkBody(op, frame[lengthSize+replyHeader:])
 	switch {
-	case code == 0 && checkBody(op, frame[lengthSize+replyHeader:]) != nil:
-		return checkBody(op, frame[lengthSize+replyHeader:])
+	case code == 0 && err != nil:
+		return err
 	case op == opSetAuth && code == 0 && !c.begins(body):
 		c.credentials = append(slices.Clip(c.credentials), body)
 	case op == opSetWatches && code != 0:
@@ -388,27 +387,18 @@ func (c *Conn) begins(credentials []byte) bool {
 // there, and a Multi result without an end. It also refuses a body without the length: go-zookeeper
 // would read it from the bytes of an earlier reply, which its buffer still has.
 func checkBody(op int32, body []byte) error {
-	element, none := 0, int32(0) // the least bytes of an element, and the count that means nil
+	d := &decoder{rest: body}
 	switch op {
 	case opGetData, opReconfig:
-		element, none = 1, -1
+		d.bytes()
 	case opGetChildren2:
-		element = 4 // the length of a name
+		d.count(4) // the length of a name
 	case opGetACL:
-		element = 12 // rights, and the lengths of scheme and id
+		d.count(12) // rights, and the lengths of scheme and id
 	case opMulti:
-		_, _, err := decode(op, body)
-		return err
-	default:
-		return nil
+		d.results()
 	}
-	if len(body) < 4 {
-		return fmt.Errorf("%w: body of %d bytes", errFrame, len(body))
-	}
-	if n := int32At(body, 0); n < none || int(n) > (len(body)-4)/element {
-		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, len(body))
-	}
-	return nil
+	return d.err(op, body)
 }
 
 // Close is called by go-zookeeper, several times.

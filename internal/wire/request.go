@@ -94,10 +94,15 @@ func decode(op int32, body []byte) (r Reply, refusal, err error) {
 	case opMulti:
 		r.Results, r.Failed, refusal = d.results()
 	}
-	if d.bad {
-		err = fmt.Errorf("%w: %d bytes in the reply to operation %d", errFrame, len(body), op)
+	return r, refusal, d.err(op, body)
+}
+
+// err returns an error if the body of the reply to a request is malformed.
+func (d *decoder) err(op int32, body []byte) error {
+	if !d.bad {
+		return nil
 	}
-	return r, refusal, err
+	return fmt.Errorf("%w: %d bytes in the reply to operation %d", errFrame, len(body), op)
 }
 
 // welcome decodes the answer to the handshake. Session 0 means that the session is over.
@@ -152,13 +157,19 @@ func (d *decoder) bytes() []byte {
 
 func (d *decoder) text() string { return string(d.take(d.int32())) } // never missing
 
-func (d *decoder) texts() (all []string) {
+// count returns how many elements of at least size bytes follow.
+func (d *decoder) count(size int) int32 {
 	n := d.int32()
-	if n < -1 || int(n) > len(d.rest)/4 { // each has a length
+	if n < 0 || int(n) > len(d.rest)/size {
 		d.bad = true
-		return nil
+		return 0
 	}
-	all = make([]string, 0, max(n, 0))
+	return n
+}
+
+func (d *decoder) texts() (all []string) {
+	n := d.count(4) // the length of each
+	all = make([]string, 0, n)
 	for range n {
 		all = append(all, d.text())
 	}
