@@ -247,7 +247,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Two processes of one session, the second of which ends it, use different xids: a server takes a
+// Two processes of one session use different xids, when the second ends it: a server takes a
 // request for another of the same xid.
 func TestTwoProcessesOfASessionHaveDifferentXids(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

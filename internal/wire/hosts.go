@@ -107,7 +107,8 @@ func (h *hosts) pick() string {
 	return h.last.given
 }
 
-// arrived records that a server has granted the session: the picked server, or that of a move.
+// arrived records that a server has granted the session: the server that pick
+// returned, or the server of a move.
 func (h *hosts) arrived(server string, timeout time.Duration) {
 	h.update()
 	if at := slices.IndexFunc(h.list, func(x *host) bool { return x.given == server }); at >= 0 {

@@ -33,7 +33,8 @@ func (c *Conn) run() {
 	}
 }
 
-// dial returns a connection without a session: that of a move, or one to the next server.
+// dial returns a connection without a session: the connection of a move, or a new one to the next
+// server.
 func (c *Conn) dial() (p *packetConn, err error) {
 	c.mu.Lock()
 	p, c.next = c.next, nil

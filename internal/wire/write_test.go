@@ -118,7 +118,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 		go func() { done <- conn.Close() }()
 		time.Sleep(time.Millisecond) // virtual: it waits for the server
 		if !conn.IsClosed() || told.checks.Load() == 0 {
-			t.Error("the holders are told only when Close has given up")
+			t.Error("the holders learn of the loss only when Close has given up")
 		}
 		waiting.Wait()
 		if took := time.Since(began); took > 2*time.Millisecond {
