@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,6 +145,7 @@ func BenchmarkStart(b *testing.B) {
 		{"no lock", nil},
 		{"flock", []string{"flock", filepath.Join(b.TempDir(), "lock")}},
 		{"zklock run", []string{zklock, "run", "-servers", servers, test.Path(b), "--"}},
+		{"etcdctl lock", etcdctlLock(b)},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			if len(row.program) > 0 {
@@ -172,4 +174,32 @@ func BenchmarkStart(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// etcdctlLock returns etcdctl lock with a server of its own, if etcd is installed (on Debian the
+// packages etcd-server and etcd-client).
+func etcdctlLock(b *testing.B) []string {
+	lock := []string{"etcdctl", "lock", "/start"}
+	if _, err := exec.LookPath("etcd"); err != nil {
+		return lock
+	}
+	urls := make([]string, 2)
+	for i := range urls {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		urls[i] = "http://" + l.Addr().String()
+		l.Close()
+	}
+	server := exec.Command("etcd", "--data-dir", b.TempDir(), "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
+		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1], "--initial-cluster", "default="+urls[1])
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	test.Eventually(b, time.Minute, "etcd serves", func() bool {
+		return exec.Command("etcdctl", "--endpoints", urls[0], "get", "/start").Run() == nil
+	})
+	return append(lock, "--endpoints", urls[0], "--")
 }
