@@ -38,7 +38,10 @@ import (
 // virtual time. A fleet is scraped each minute, and promtool evaluates alerts.yml on what was
 // scraped.
 
-const day = 24 * time.Hour
+const (
+	day  = 24 * time.Hour
+	long = 9 * time.Hour // longer than each rule waits, or looks back
+)
 
 // No alert may fire in a fleet that works as its owner wants.
 func TestHealthyFleetsRaiseNoAlert(t *testing.T) {
@@ -46,7 +49,7 @@ func TestHealthyFleetsRaiseNoAlert(t *testing.T) {
 	for name, play := range map[string]func(*fleet){
 		"elections with standbys":                                elections,
 		"a job of five hours each night, and machines that wait": nightly,
-		"a thousand customers under one label":                   func(f *fleet) { customers(f); f.scrape(day) },
+		"a thousand customers under one label":                   func(f *fleet) { customers(f); f.scrape(long) },
 		"a semaphore of which one permit is held for long":       slowPermit,
 		"a rolling restart of the programs, then of the servers": rollingRestart,
 		"short calls, some of which are busy or canceled":        shortCalls,
@@ -68,7 +71,7 @@ func elections(f *fleet) {
 			p.campaign(path)
 		}
 	}
-	f.scrape(day)
+	f.scrape(long)
 }
 
 func nightly(f *fleet) {
@@ -121,7 +124,7 @@ func slowPermit(f *fleet) {
 			})
 		}
 	}
-	f.scrape(day)
+	f.scrape(long)
 }
 
 func rollingRestart(f *fleet) {
@@ -158,7 +161,7 @@ func rollingRestart(f *fleet) {
 			f.scrape(5 * time.Minute)
 		}
 	}
-	f.scrape(day - f.now())
+	f.scrape(2 * time.Hour)
 }
 
 func shortCalls(f *fleet) {
@@ -180,7 +183,7 @@ func shortCalls(f *fleet) {
 			})
 		}
 	}
-	f.scrape(day)
+	f.scrape(long)
 }
 
 // boundedWaits has callers that wait for five seconds, and a job that keeps the lock for twelve seconds
@@ -201,7 +204,7 @@ func boundedWaits(f *fleet) {
 		a.sleep(ctx, 10*time.Second)
 		a.host.Heal()
 	})
-	f.scrape(day)
+	f.scrape(12 * time.Hour)
 	counts := values(f.T, a.registry)
 	for _, reason := range []string{"timeout", "no_answer"} {
 		if series := "zklocks_failed_total{kind=write,path=/cart,reason=" + reason + "}"; counts[series] < 10 {
