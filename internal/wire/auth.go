@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -38,19 +37,16 @@ func (c *Conn) startSASL(ctx context.Context, server string) (next SASLExchange,
 // authenticate makes the exchange. The server may end the connection at any request before the
 // exchange is complete, or execute the request without the identity.
 func (p *packetConn) authenticate() error {
-	p.Conn.SetDeadline(time.Now().Add(p.limit))
 	var challenge []byte
 	for {
 		response, done, err := p.sasl(challenge)
 		if err == nil && !(done && response == nil) {
 			challenge, err = p.sendSASL(response)
 		}
-		switch {
-		case p.conn.IsClosed():
-			return net.ErrClosed
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("SASL: %w", err)
-		case done:
+		}
+		if done {
 			return nil
 		}
 	}
@@ -84,7 +80,6 @@ func (p *packetConn) sendCredentials() error {
 		d.int32()
 		scheme := d.text()
 		user, _, _ := strings.Cut(string(d.bytes()), ":") // without the password
-		p.Conn.SetDeadline(time.Now().Add(p.limit))
 		code, err := p.exchange(opSetAuth, body)
 		if err == nil {
 			err = codeError(code)
@@ -102,18 +97,13 @@ func (p *packetConn) exchange(op int32, body []byte) (code int32, err error) {
 	c.mu.Lock()
 	xid := c.nextXid()
 	c.mu.Unlock()
+	p.Conn.SetDeadline(time.Now().Add(p.limit))
 	if _, err = p.Conn.Write(append(encode(nil, int32(8+len(body)), xid, op), body...)); err == nil {
 		err = p.readFrame(replyHeader, maxSASL)
 	}
 	switch {
-	case c.IsClosed():
-		return 0, net.ErrClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, silence(fmt.Sprintf("no answer within %v", p.limit))
-	case errors.Is(err, errFrame):
-		return 0, err
 	case err != nil:
-		return 0, errors.New("the server closed the connection")
+		return 0, p.unanswered(err, "no answer", "the server closed the connection")
 	case int32At(p.buf, 4) != xid:
 		return 0, fmt.Errorf("%w: an answer to another request", errFrame)
 	}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"net"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +20,7 @@ func TestRequestsAreTheClients(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-			c.Write(frame(append(header(xid)[:12], word(codeNoNode)...)))
+			c.Write(coded(xid, codeNoNode))
 			return true
 		}
 		conn := f.start().connect()
@@ -82,9 +84,7 @@ func TestTheDeadlineMovesBeforeTheCallerHasTheReply(t *testing.T) {
 		conn := f.connect()
 		ask := func(r Request) {
 			t.Helper()
-			if _, err := conn.Ask(t.Context(), AnySession, r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(conn.Ask(t.Context(), AnySession, r)))
 		}
 		time.Sleep(time.Millisecond) // virtual
 		proven := time.Now()
@@ -112,9 +112,7 @@ func TestTheDeadlineMovesBeforeTheCallerHasTheReply(t *testing.T) {
 func TestARequestThatCannotBeSentIsWithdrawn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t).start()
-		pipe := &clog{shut: make(chan struct{}), open: make(chan struct{}), over: make(chan struct{})}
-		f.wrap = func(c net.Conn) net.Conn { pipe.Conn = c; return pipe }
-		conn := f.connect()
+		conn, pipe := f.clogged()
 		close(pipe.shut)
 		from := time.Now()
 		first := make(chan error)
@@ -130,9 +128,7 @@ func TestARequestThatCannotBeSentIsWithdrawn(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		close(pipe.open)
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
+		ok(t, <-first)
 		time.Sleep(time.Millisecond) // virtual
 		for _, w := range f.written(from) {
 			if w.op == opDelete {
@@ -142,36 +138,30 @@ func TestARequestThatCannotBeSentIsWithdrawn(t *testing.T) {
 	})
 }
 
-// The end of a connection answers the requests that were sent and those that were not.
+// The end of a connection answers the requests that were sent and those that were not. While a
+// session moves, its requests wait.
 func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
 	t.Parallel()
-	p := runningConn()
-	p.Conn = &recordedConn{}
+	p, c := runningConn()
+	p.conn.down = time.Time{}
 	var got []error
 	answered := func(_ Reply, err error) { got = append(got, err) }
 	p.send(outgoing{Request: GetData("/a"), answered: answered})
-	p.queue = []outgoing{{Request: GetData("/b"), answered: answered}}
-	p.fail()
-	if !slices.Equal(got, []error{zk.ErrConnectionClosed, ErrUnsent}) {
-		t.Errorf("%v", got)
+	at := p.sent[p.conn.xid].at
+	for range 2 { // the second, while the first is not answered, is none
+		p.send(outgoing{Request: Request{op: opPing}})
 	}
-}
-
-// A request that the sending goroutine had taken before its connection left waits for the end.
-func TestALeavingConnectionSendsNothing(t *testing.T) {
-	t.Parallel()
-	p := runningConn()
-	p.Conn = &recordedConn{}
+	if since, down := p.conn.Silence(); since != at || down || len(c.packets) != 2 || !slices.Equal(p.conn.Kept(), []string{"1 requests"}) {
+		t.Errorf("silent since %v, down %v, sent %q, keeps %q", since, down, c.packets, p.conn.Kept())
+	}
 	p.leave()
-	var got []error
-	p.send(outgoing{Request: GetData("/a"), answered: func(_ Reply, err error) { got = append(got, err) }})
-	p.sends = true
+	p.queue = []outgoing{{Request: GetData("/b"), answered: answered}}
 	p.sendQueue()
-	if len(got) > 0 || len(p.sent) > 0 {
+	if len(got) > 0 || len(c.packets) != 2 {
 		t.Errorf("answered %v, sent %v", got, p.sent)
 	}
 	p.fail()
-	if !slices.Equal(got, []error{ErrUnsent}) {
+	if !slices.Equal(got, []error{zk.ErrConnectionClosed, ErrUnsent}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -256,9 +246,7 @@ func TestTwoProcessesOfASessionHaveDifferentXids(t *testing.T) {
 		for range 20 {
 			from := time.Now()
 			conn := f.connect()
-			if _, err := conn.Ask(t.Context(), AnySession, GetData("/")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(conn.Ask(t.Context(), AnySession, GetData("/"))))
 			for _, w := range f.written(from) {
 				if w.op == opGetData {
 					first[w.xid] = true
@@ -290,6 +278,140 @@ func TestAHalfOpenConnectionIsLeft(t *testing.T) {
 		}
 		if took := time.Since(began); took < timeout*2/3 || took > timeout*3/4 {
 			t.Errorf("it was left after %v", took)
+		}
+	})
+}
+
+// A brokenConn fails the first Write of an operation, and its Read fails later.
+type brokenConn struct {
+	net.Conn
+	op     int32
+	failed chan struct{}
+}
+
+func (c *brokenConn) Write(p []byte) (int, error) {
+	if int32At(p, lengthSize+4) == c.op {
+		close(c.failed)
+		return 0, errors.New("broken pipe")
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *brokenConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	select {
+	case <-c.failed:
+		sleep(context.Background(), 50*time.Millisecond)
+	default:
+	}
+	return n, err
+}
+
+// A write that fails ends the connection at once, and each of its requests, once.
+func TestAWriteThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		f.wrap = func(c net.Conn) net.Conn {
+			if f.handshakes.Load() > 0 {
+				return c
+			}
+			return &brokenConn{c, opDelete, make(chan struct{})}
+		}
+		conn := f.connect()
+		if err := conn.Client().Delete("/", -1); err != zk.ErrConnectionClosed || conn.IsClosed() {
+			t.Error(err)
+		}
+		if _, _, err := conn.Client().Get("/"); err != nil {
+			t.Error(err)
+		}
+		if n := f.handshakes.Load(); n != 2 {
+			t.Errorf("%d handshakes", n)
+		}
+	})
+}
+
+// A clog blocks all that a client sends, as full buffers do if a server does not read.
+type clog struct {
+	net.Conn                 // the client's end
+	shut, open chan struct{} // closed, one after the other
+	over       chan struct{} // closed when the client has closed the connection
+	once       sync.Once
+}
+
+// clogged connects by way of a clog.
+func (f *fakeServer) clogged() (*Conn, *clog) {
+	pipe := &clog{shut: make(chan struct{}), open: make(chan struct{}), over: make(chan struct{})}
+	f.wrap = func(c net.Conn) net.Conn { pipe.Conn = c; return pipe }
+	return f.connect(), pipe
+}
+
+func (c *clog) Write(p []byte) (int, error) {
+	select {
+	case <-c.shut:
+		select {
+		case <-c.open:
+		case <-c.over:
+			return 0, net.ErrClosed
+		}
+	default:
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *clog) Close() error {
+	c.once.Do(func() { close(c.over) })
+	return c.Conn.Close()
+}
+
+// A monitor counts the calls of Check.
+type monitor struct{ checks atomic.Int32 }
+
+func (m *monitor) Check() { m.checks.Add(1) }
+
+// Close notifies the holders and ends within a second, although it cannot send its request to end
+// the session.
+func TestCloseWhileNothingCanBeSent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		conn, pipe := f.clogged()
+		var told monitor
+		conn.Monitored(func() Monitor { return &told })
+		close(pipe.shut)
+		var waiting sync.WaitGroup
+		for i := range 40 { // more than fit into the queue of go-zookeeper
+			waiting.Go(func() {
+				switch i % 3 {
+				case 0:
+					_, _, _ = conn.Client().Get("/")
+				case 1:
+					_, _ = conn.Ask(t.Context(), AnySession, GetData("/"))
+				case 2:
+					_, _ = conn.WatchNodes(t.Context(), AnySession, []string{"/a"}, "")
+				}
+			})
+		}
+		time.Sleep(time.Millisecond) // virtual: they wait
+		began := time.Now()
+		done := make(chan error)
+		go func() { done <- conn.Close() }()
+		time.Sleep(time.Millisecond) // virtual: it waits for the server
+		if !conn.IsClosed() || told.checks.Load() == 0 {
+			t.Error("the holders learn of the loss only when Close has given up")
+		}
+		waiting.Wait()
+		if took := time.Since(began); took > 2*time.Millisecond {
+			t.Errorf("the calls end after %v", took)
+		}
+		if err := <-done; err != errUnconfirmed {
+			t.Errorf("close: %v", err)
+		}
+		if took := time.Since(began); took > closeLimit {
+			t.Errorf("close took %v", took)
+		}
+		select {
+		case <-pipe.over:
+		default:
+			t.Error("the network connection is open")
 		}
 	})
 }

@@ -64,9 +64,7 @@ func TestTheFirstClient(t *testing.T) {
 				go func() { _, _, err := client.Get("/"); got <- err }()
 				time.Sleep(100 * time.Millisecond) // virtual
 				mend()
-				if err := <-got; err != nil {
-					t.Error(err)
-				}
+				ok(t, <-got)
 				if client.SessionID() != conn.Session() || client.State() != zk.StateHasSession || conn.Client() != client {
 					t.Errorf("session %#x is %v", client.SessionID(), client.State())
 				}
@@ -91,9 +89,7 @@ func TestTheFirstClient(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			conn := newFakeServer(t).start().connect()
-			if err := conn.Close(); err != nil {
-				t.Error(err)
-			}
+			ok(t, conn.Close())
 			if _, _, err := conn.Client().Get("/"); err != zk.ErrConnectionClosed && err != zk.ErrClosing {
 				t.Error(err)
 			}
@@ -111,8 +107,8 @@ func TestCloseRightAfterALoss(t *testing.T) {
 			conn.Client()
 			if i%2 == 0 {
 				conn.hangUp()
-			} else if err := conn.SetServers([]string{"zk2:2181"}); err != nil {
-				t.Error(err)
+			} else {
+				ok(t, conn.SetServers([]string{"zk2:2181"}))
 			}
 			for range yields {
 				runtime.Gosched()
@@ -124,6 +120,20 @@ func TestCloseRightAfterALoss(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A program that closes its client closes the Conn, also right after a loss.
+func TestTheProgramClosesItsClientAfterALoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		conn := newFakeServer(t).start().connect()
+		client := conn.Client()
+		conn.hangUp()
+		client.Close()
+		time.Sleep(time.Millisecond) // virtual
+		if !conn.IsClosed() {
+			t.Error("it is open")
+		}
+	})
 }
 
 // A program that closes its client closes the Conn, whose holders are notified first.
@@ -141,9 +151,7 @@ func TestTheProgramClosesItsClient(t *testing.T) {
 		if all := f.written(began); len(all) == 0 || all[len(all)-1].op != opClose {
 			t.Error("the session was not ended")
 		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		ok(t, conn.Close())
 	})
 }
 
@@ -217,9 +225,7 @@ func TestAMoveCarriesTheProgramsRequests(t *testing.T) {
 			})
 		}
 		for i := range 50 {
-			if err := conn.SetServers([]string{fmt.Sprintf("zk%d:2181", 1+i%2)}); err != nil {
-				t.Error(err)
-			}
+			ok(t, conn.SetServers([]string{fmt.Sprintf("zk%d:2181", 1+i%2)}))
 			time.Sleep(timeout / 7) // virtual
 		}
 		close(done)
@@ -252,9 +258,7 @@ func TestTheOrderOfRequests(t *testing.T) {
 					_, err = conn.Ask(t.Context(), AnySession, GetData(path))
 				}
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		var paths []string
 		for _, w := range f.written(from) {
@@ -305,9 +309,7 @@ func TestCredentialsOfTheProgram(t *testing.T) {
 		var refuse atomic.Bool
 		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
 			if op == opSetAuth && refuse.Load() {
-				reply := header(xid)
-				binary.BigEndian.PutUint32(reply[12:], uint32(1<<32+int64(codeAuthFailed)))
-				c.Write(frame(reply))
+				c.Write(coded(xid, codeAuthFailed))
 				c.Close()
 			}
 			return op == opSetAuth && refuse.Load()
@@ -320,9 +322,7 @@ func TestCredentialsOfTheProgram(t *testing.T) {
 		}
 		refuse.Store(false)
 		time.Sleep(time.Second) // virtual: the server has closed the connection
-		if err := client.AddAuth("digest", []byte("bob:secret")); err != nil {
-			t.Error(err)
-		}
+		ok(t, client.AddAuth("digest", []byte("bob:secret")))
 		conn.mu.Lock()
 		if n := len(conn.credentials); n != 2 { // or go-zookeeper sends them, when the locks' requests have been sent
 			t.Errorf("%d credentials", n)
@@ -360,8 +360,8 @@ func TestCredentialsOfTheProgram(t *testing.T) {
 		}
 		refuse.Store(false)
 		time.Sleep(3 * time.Second) // virtual
-		if _, _, err := client.Get("/"); err != nil {
-			t.Error(err)
+		if _, _, err := client.Get("/"); err != nil || conn.LastFailure() != nil {
+			t.Errorf("%v, %v", err, conn.LastFailure())
 		}
 	})
 }
@@ -467,41 +467,6 @@ func TestTheZxidOfWatches(t *testing.T) {
 	})
 }
 
-// If a server refuses to set the watches again, go-zookeeper sets them again soon, and the Conn
-// stays connected.
-func TestWatchesThatAreRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t)
-		var refusals atomic.Int32
-		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
-			if op != opSetWatches || refusals.Add(1) > 3 {
-				return false
-			}
-			reply := header(xid)
-			binary.BigEndian.PutUint32(reply[12:], uint32(1<<32+int64(codeThrottled)))
-			c.Write(frame(reply))
-			return true
-		}
-		conn := f.start().connect()
-		client := conn.Client()
-		if _, _, _, err := client.GetW("/"); err != nil {
-			t.Fatal(err)
-		}
-		from := time.Now()
-		conn.hangUp()
-		time.Sleep(time.Second) // virtual
-		sets := 0
-		for _, w := range f.written(from) {
-			if w.op == opSetWatches {
-				sets++
-			}
-		}
-		if sets != 4 || f.handshakes.Load() != 2 {
-			t.Errorf("%d requests on %d connections", sets, f.handshakes.Load()-1)
-		}
-	})
-}
-
 // A watch survives reconnects, and fires by the event alone. When the session is over, it fires
 // with EventNotWatching.
 func TestWatchesOfTheProgram(t *testing.T) {
@@ -514,9 +479,7 @@ func TestWatchesOfTheProgram(t *testing.T) {
 		var events []<-chan zk.Event
 		for _, path := range []string{"/a", "/b"} {
 			_, _, e, err := client.GetW(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			events = append(events, e)
 		}
 		for range 5 {
@@ -539,20 +502,22 @@ func TestWatchesOfTheProgram(t *testing.T) {
 }
 
 // A server demands SASL by code -124, and drops requests by -127: the program's calls return errors
-// by which it knows that.
+// by which it knows that, as the locks' requests do.
 func TestCodesThatGoZookeeperDoesNotKnow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		var code atomic.Int32
 		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
-			reply := header(xid)
-			binary.BigEndian.PutUint32(reply[12:], uint32(code.Load()))
-			c.Write(frame(reply))
+			c.Write(coded(xid, code.Load()))
 			return true
 		}
-		client := f.start().connect().Client()
+		conn := f.start().connect()
+		client := conn.Client()
 		code.Store(codeDemandsSASL)
-		if _, _, err := client.Get("/"); err != zk.ErrAuthFailed {
+		if _, _, err := client.Get("/"); err != zk.ErrAuthFailed || !errors.Is(conn.LastFailure(), err) {
+			t.Errorf("%v, %v", err, conn.LastFailure())
+		}
+		if _, err := conn.Ask(t.Context(), AnySession, GetData("/")); !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), "demands") {
 			t.Error(err)
 		}
 		code.Store(codeThrottled)
@@ -583,15 +548,11 @@ func FuzzPipe(f *testing.F) {
 		c.xid = 0
 		p := newPacketConn(c, script{bytes.NewReader(slices.Concat(handshakeFrame(fakeSession, 4000, 16), answered))}, "zk:1", "zk:1", time.Second, nil)
 		c.current = p
-		if err := p.shakeHands(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.shakeHands())
 		x := &client{conn: c, up: make(chan struct{}, 1), over: make(chan struct{})}
 		c.guest = x
 		conn, err := x.dial("", "zk:1", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q := conn.(*pipe)
 		hello := c.hello()
 		binary.BigEndian.PutUint64(hello[sessionInRequest:], 0)
@@ -599,7 +560,7 @@ func FuzzPipe(f *testing.F) {
 		q.Write(said)
 		for sends := true; sends; runtime.Gosched() {
 			c.mu.Lock()
-			sends = p.sends
+			sends = len(p.queue) > 0
 			c.mu.Unlock()
 		}
 		for p.serve() == nil {

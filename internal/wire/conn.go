@@ -49,7 +49,6 @@ type Conn struct {
 	moving         chan struct{}
 	moves          context.Context // done when Close has begun, which ends the attempt of a move
 	stopMoves      context.CancelFunc
-	closed         bool        // guarded by moving
 	closeConfirmed atomic.Bool // a server has answered the request to end the session
 
 	file    *sessionfile.File       // locked; nil: none
@@ -188,10 +187,9 @@ func (c *Conn) Close() error {
 	c.stopMoves()
 	c.moving <- struct{}{}
 	defer func() { <-c.moving }()
-	if c.closed {
+	if c.IsClosed() {
 		return nil
 	}
-	c.closed = true
 	session := c.Session()
 	c.end(limit)
 	c.putAway()

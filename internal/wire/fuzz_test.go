@@ -22,8 +22,9 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
-// Whatever a server sends, the guest receives whole frames, each in reply to its request, or the
-// connection ends.
+// Whatever a server sends, nothing panics, there is no session before an exchange of SASL is
+// complete, and the guest receives whole frames, each in reply to its request, or the connection
+// ends.
 func FuzzWire(f *testing.F) {
 	hello := handshakeFrame(fakeSession, 4000, 16)
 	for _, said := range [][]byte{
@@ -39,17 +40,36 @@ func FuzzWire(f *testing.F) {
 		slices.Concat(hello, frame(header(xidEvent)), frame(header(-2)), frame(header(99))),
 		[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
 	} {
-		f.Add(said)
+		f.Add(said, false)
+	}
+	const xid = 1
+	for _, said := range [][]byte{
+		nil, word(0), word(-1), word(1<<31 - 1),
+		challenge(xid, 0, nil), challenge(xid, 0, []byte("who?")), challenge(xid, codeAuthFailed, nil), challenge(9, 0, nil),
+		slices.Concat(challenge(xid, 0, []byte("who?")), challenge(xid+1, 0, []byte("prove it")), challenge(xid+2, 0, nil), frame(header(-2))),
+		frame(header(xid)), frame(append(header(xid), word(1<<31-1)...)),
+	} {
+		f.Add(slices.Concat(hello, said), true)
 	}
 	ops := []int32{opGetData, opGetChildren2, opMulti, opGetACL, opExists, opSetAuth, opReconfig}
-	f.Fuzz(func(t *testing.T, said []byte) {
+	f.Fuzz(func(t *testing.T, said []byte, authenticates bool) {
 		c := newConn([]string{"zk:1"}, 4*time.Second, settings{})
 		defer c.leave()
 		w := newPacketConn(c, script{bytes.NewReader(said)}, "zk:1", "zk:1", time.Second, nil)
-		if err := w.shakeHands(); err != nil {
-			if c.Session() != 0 {
-				t.Fatalf("%v, and session %d", err, c.Session())
+		c.xid = 0
+		next, _ := pass(t.Context(), "zk")
+		proved := !authenticates
+		if authenticates {
+			w.sasl = func(challenge []byte) (response []byte, done bool, err error) {
+				response, proved, err = next(challenge)
+				return response, proved, err
 			}
+		}
+		err := w.shakeHands()
+		if (err == nil) != (c.Session() != 0) || err == nil && !proved {
+			t.Fatalf("%v, and session %d", err, c.Session())
+		}
+		if err != nil {
 			return
 		}
 		c.mu.Lock()

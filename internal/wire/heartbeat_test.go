@@ -1,15 +1,11 @@
 package wire
 
 import (
-	"bytes"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // heartbeats returns the heartbeats that were written from an instant on.
@@ -54,11 +50,13 @@ const (
 func TestHeartbeatsLeaveOnTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay, slow time.Duration
+		over        bool // waiters start over meanwhile
 	}{
 		"answered":       {},
 		"answered late":  {delay: timeout / 4},
 		"not answered":   {delay: -1},
 		"written slowly": {slow: slowWrite},
+		"started over":   {over: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -73,7 +71,11 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 				conn := f.connect()
 				began := time.Now()
 				conn.KeepAlive(true)
-				time.Sleep(shortly) // virtual
+				for range 99 {
+					time.Sleep(timeout / 100) // virtual
+					conn.KeepAlive(!c.over)
+					conn.KeepAlive(true)
+				}
 				conn.KeepAlive(false)
 				all := f.heartbeats(began)
 				if len(all) != 5 {
@@ -92,6 +94,25 @@ func TestHeartbeatsLeaveOnTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a pause of the process one heartbeat leaves, not each that is due.
+func TestAHeartbeatAfterAPause(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		conn := f.connect()
+		conn.KeepAlive(true)
+		time.Sleep(shortly) // virtual
+		conn.mu.Lock()
+		conn.beats.due = time.Now().Add(-timeout)
+		conn.mu.Unlock()
+		from := time.Now()
+		conn.beat()
+		time.Sleep(conn.BeatPeriod() / 2) // virtual
+		if n := len(f.heartbeats(from)); n != 1 {
+			t.Errorf("%d heartbeats", n)
+		}
+	})
 }
 
 // The answer to a heartbeat that arrives while the connection is being closed has no margin,
@@ -166,27 +187,6 @@ func TestHeartbeatRemembersTheWorstOfTheLastMinute(t *testing.T) {
 		time.Sleep(2 * time.Minute) // virtual
 		if margin := looks("two minutes after the last heartbeat", 0); margin != 0 {
 			t.Errorf("the margin of no heartbeat is %v", margin)
-		}
-	})
-}
-
-// The heartbeat has the same bytes as go-zookeeper's own Multi of a check.
-func TestTheHeartbeatIsAMultiOfACheck(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t).start()
-		conn := f.connect()
-		began := time.Now()
-		conn.KeepAlive(true)
-		time.Sleep(timeout / 4) // virtual
-		if _, err := conn.Client().Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}); err != nil {
-			t.Fatal(err)
-		}
-		all := f.written(began)
-		last := all[len(all)-1]
-		for _, h := range f.heartbeats(began) {
-			if !bytes.Equal(h.body[4:], last.body[4:]) {
-				t.Errorf("%x is not %x", h.body[4:], last.body[4:])
-			}
 		}
 	})
 }
@@ -292,33 +292,6 @@ func TestTheDeadlineIsProved(t *testing.T) {
 			if base.After(bound) {
 				t.Fatalf("after %v the deadline counts from %v, proved is %v", now.Sub(began), base.Sub(began), bound.Sub(began))
 			}
-		}
-	})
-}
-
-// While servers accept connections and close them, no heartbeat leaves a request behind.
-func TestHeartbeatsOfAnOutageLeaveNoRequests(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var down atomic.Bool
-		f := newFakeServer(t)
-		f.welcome = func(_ int64, c net.Conn) bool {
-			if down.Load() {
-				c.Close()
-			}
-			return down.Load()
-		}
-		conn := f.start().connect()
-		conn.KeepAlive(true)
-		time.Sleep(timeout) // virtual
-		down.Store(true)
-		f.network.Between("here", "zk1").Cut()
-		time.Sleep(10 * time.Minute) // virtual
-		down.Store(false)
-		back := time.Now()
-		time.Sleep(timeout) // virtual
-		reads := slices.DeleteFunc(f.written(back), func(w written) bool { return w.op != opExists })
-		if len(f.heartbeats(back)) == 0 || len(reads) > 1 {
-			t.Errorf("%d requests waited for the reconnect", len(reads))
 		}
 	})
 }

@@ -69,11 +69,7 @@ func (c *Conn) upAt() string {
 // connection, or searches for what it may have done. The handshake states the last zxid that was
 // read, so the new server shows no older data.
 func (c *Conn) move(server string) bool {
-	sasl, err := c.startSASL(c.moves, server)
-	var next *packetConn
-	if err == nil {
-		next, err = c.open(c.moves, server, server, longestTry, sasl)
-	}
+	next, err := c.open(c.moves, server, server, longestTry)
 	if err != nil {
 		if c.moves.Err() == nil {
 			c.Printf("zklocks: not moved to %s: %s", server, strings.TrimPrefix(err.Error(), server+": "))

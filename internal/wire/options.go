@@ -126,8 +126,9 @@ func (c *Conn) Logs() bool { return c.logger != nil }
 var varies = regexp.MustCompile(`:\d+->|\b([\d.]+(h|m|s|ms|µs|ns))+\b`)
 
 // Printf logs a message, unless it was logged within quietFor, perhaps with another duration.
+// Nothing is logged behind Close.
 func (c *Conn) Printf(format string, args ...any) {
-	if c.logger == nil {
+	if c.logger == nil || c.IsClosed() {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
@@ -137,11 +138,4 @@ func (c *Conn) Printf(format string, args ...any) {
 	}
 	time.AfterFunc(quietFor, func() { c.logged.Delete(same) })
 	c.logger.Printf("%s", text)
-}
-
-// logf is Printf for what happens to network connections. Nothing that follows Close is logged.
-func (c *Conn) logf(format string, args ...any) {
-	if !c.IsClosed() {
-		c.Printf(format, args...)
-	}
 }

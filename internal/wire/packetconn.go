@@ -2,11 +2,12 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -33,7 +34,7 @@ type packetConn struct {
 	conn    *Conn
 	server  string        // as given to Connect or SetServers
 	address string        // as dialed
-	limit   time.Duration // for the handshake, and again for SASL and for credentials
+	limit   time.Duration // for each answer until the connection runs
 	sasl    SASLExchange  // nil: none
 
 	// Only the reading goroutine uses in and buf.
@@ -46,7 +47,6 @@ type packetConn struct {
 	phase   phase
 	sent    map[int32]outgoing // by xid: the requests that are not answered yet
 	queue   []outgoing         // the requests that are not sent yet
-	sends   bool               // a goroutine sends the queue
 	leaving bool               // the session moves: the queue waits
 	drained chan struct{}      // closed when it leaves and all requests are answered; nil: it was closed, or does not leave
 	watches watches
@@ -152,65 +152,60 @@ func (c *Conn) onward(session int64) *packetConn {
 // enqueue has a goroutine send a request, so a caller never waits until the network takes it.
 // Caller holds conn.mu.
 func (p *packetConn) enqueue(r outgoing) {
-	p.queue = append(p.queue, r)
-	p.startSending()
+	if p.queue = append(p.queue, r); len(p.queue) == 1 { // otherwise sendQueue runs already
+		p.startSending()
+	}
 }
 
-// startSending starts the goroutine that sends the queue, unless it runs. Caller holds conn.mu.
+// startSending starts the goroutine that sends the queue. Caller holds conn.mu.
 func (p *packetConn) startSending() {
-	if p.phase == running && !p.leaving && !p.sends {
-		p.sends = true
+	if p.phase == running && !p.leaving {
 		go p.sendQueue()
 	}
 }
 
-// sendQueue sends the requests in the queue, and returns when it is empty.
+// sendQueue sends the requests in the queue, until it is empty or the session moves. It takes each
+// request right before it writes it, so a second sendQueue does no harm.
 func (p *packetConn) sendQueue() {
-	for {
-		p.conn.mu.Lock()
-		all := p.queue
-		if p.leaving {
-			all = nil
-		} else {
-			p.queue = nil
-		}
-		p.sends = len(all) > 0
-		p.conn.mu.Unlock()
-		if len(all) == 0 {
-			return
-		}
-		for _, r := range all {
-			p.send(r)
-		}
+	for more := true; more; {
+		p.write(func() []byte {
+			if more = len(p.queue) > 0 && !p.leaving; !more {
+				return nil
+			}
+			r := p.queue[0]
+			p.queue = p.queue[1:]
+			return p.note(r)
+		})
 	}
 }
 
-// send sends a request, if there is a session and the request is ready.
-func (p *packetConn) send(r outgoing) {
+// send sends a request ahead of the queue.
+func (p *packetConn) send(r outgoing) { p.write(func() []byte { return p.note(r) }) }
+
+// write writes the packet that next returns with conn.mu locked; nil: there is none.
+func (p *packetConn) write(next func() []byte) {
 	p.sending <- struct{}{}
 	defer func() { <-p.sending }()
-	if b := p.note(r); b != nil {
-		if _, err := p.Conn.Write(b); err != nil {
+	p.conn.mu.Lock()
+	packet := next()
+	p.conn.mu.Unlock()
+	if packet != nil {
+		if _, err := p.Conn.Write(packet); err != nil {
 			p.fail()
 		}
 	}
 }
 
 // note records a request before it is sent, so that the time is never later than the server's. It
-// returns the packet; nil: the request must not be sent.
+// returns the packet; nil: there is no session, or the request is not ready. Caller holds conn.mu.
 func (p *packetConn) note(r outgoing) []byte {
 	c := p.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	xid := int32(xidPing)
 	if r.op != opPing {
 		xid = c.nextXid()
 	}
 	_, pinged := p.sent[xid]
 	switch {
-	case p.phase == running && p.leaving && !r.urgent():
-		p.queue = append(p.queue, r)
-		return nil
 	case p.phase != running || c.IsClosed() && r.op != opClose || r.ready != nil && !r.ready():
 		p.unsent(r)
 		return nil
@@ -293,6 +288,24 @@ func (p *packetConn) readFrame(least, most int) error {
 	return err
 }
 
+// unanswered returns the error of an attempt for the error of a read: that the server was silent,
+// that it has closed the connection, or that its frame is malformed.
+func (p *packetConn) unanswered(err error, silent, closed string) error {
+	switch {
+	case errors.Is(err, errFrame):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return silence(fmt.Sprintf("%s within %v", silent, p.limit))
+	}
+	return errors.New(closed)
+}
+
+// A silence is the error of an attempt that a server has not answered in time.
+type silence string
+
+func (s silence) Error() string        { return string(s) }
+func (s silence) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
 // reply takes a frame from the server.
 func (p *packetConn) reply(b []byte) (err error) {
 	xid, zxid, code, body := int32At(b, 4), int64At(b, zxidInReply), int32At(b, codeInReply), b[lengthSize+replyHeader:]
@@ -307,9 +320,7 @@ func (p *packetConn) reply(b []byte) (err error) {
 		return nil
 	}
 	reply, refusal := Reply{Failed: -1}, codeError(code)
-	if r.forward != nil {
-		b = bytes.Clone(b)
-	} else if code == 0 {
+	if r.forward == nil && code == 0 {
 		reply, refusal, err = decode(r.op, body)
 	}
 	if err != nil {

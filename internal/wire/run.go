@@ -50,7 +50,11 @@ func (c *Conn) dial() (p *packetConn, err error) {
 	if sleep(c.quit, c.hosts.pause()) != nil {
 		return nil, net.ErrClosed
 	}
-	if p, err = c.reach(server); err != nil {
+	address, limit, err := c.hosts.address()
+	if err == nil {
+		p, err = c.open(c.quit, server, address, limit)
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -63,22 +67,12 @@ func (c *Conn) dial() (p *packetConn, err error) {
 	return p, nil
 }
 
-// reach connects to one address of the server that pick has returned, within the limit that hosts
-// sets.
-func (c *Conn) reach(server string) (*packetConn, error) {
-	sasl, err := c.startSASL(c.quit, server)
+// open connects to an address of a server within the limit. The SASL mechanism has its own.
+func (c *Conn) open(ctx context.Context, server, address string, limit time.Duration) (*packetConn, error) {
+	sasl, err := c.startSASL(ctx, server)
 	if err != nil {
 		return nil, c.at(server, err)
 	}
-	address, limit, err := c.hosts.address()
-	if err != nil {
-		return nil, err
-	}
-	return c.open(c.quit, server, address, limit, sasl)
-}
-
-// open connects to an address of a server within the limit.
-func (c *Conn) open(ctx context.Context, server, address string, limit time.Duration, sasl SASLExchange) (*packetConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), "tcp", address)
@@ -119,25 +113,22 @@ func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Co
 // shakeHands asks for the session, or for a new session if there is none, and authenticates it. It
 // returns zk.ErrSessionExpired if the server says that the session is over.
 func (p *packetConn) shakeHands() error {
-	p.conn.logf("connected to %s", p.server)
+	p.conn.Printf("connected to %s", p.server)
 	p.conn.event(zk.StateConnected, p.server)
 	asked := time.Now()
 	p.Conn.SetDeadline(asked.Add(p.limit))
 	p.Conn.Write(p.conn.hello()) // if it fails, so does the read
 	s, granted, err := p.readWelcome()
-	switch {
-	case err != nil:
-	case s.ID == 0:
+	if err == nil && s.ID == 0 {
 		return zk.ErrSessionExpired
-	default:
-		if err = p.admit(s); err == nil {
-			err = p.begin(s.ID, granted, asked)
-		}
+	}
+	if err == nil {
+		err = p.admit(s)
 	}
 	if err != nil {
-		err = p.conn.at(p.address, err)
+		return p.conn.at(p.address, err)
 	}
-	return err
+	return p.begin(s.ID, granted, asked)
 }
 
 // hello returns the request for the session, or for a new session. It states the zxid of the last
@@ -166,23 +157,12 @@ func (p *packetConn) readWelcome() (s Session, granted time.Duration, err error)
 		err = errors.New("the server speaks HTTP: this is not ZooKeeper's client port")
 	case err == nil:
 		return welcome(p.buf[lengthSize:])
-	case errors.Is(err, errFrame):
-	case p.conn.IsClosed():
-		err = net.ErrClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = silence(fmt.Sprintf("accepted the connection, but did not answer the handshake within %v", p.limit))
 	default:
-		err = errors.New("closed the connection during the handshake " +
+		err = p.unanswered(err, "accepted the connection, but did not answer the handshake", "closed the connection during the handshake "+
 			"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?)")
 	}
 	return s, 0, err
 }
-
-// A silence is the error of an attempt that a server has not answered in time.
-type silence string
-
-func (s silence) Error() string        { return string(s) }
-func (s silence) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // admit authenticates a session that a server has granted or resumed, and records it, before
 // anything uses it. On an error the connection fails. The caller does not hold conn.mu, which a
@@ -217,7 +197,7 @@ func (p *packetConn) begin(session int64, granted time.Duration, asked time.Time
 // arrived reports a connection with a session.
 func (c *Conn) arrived(p *packetConn) {
 	c.hosts.arrived(p.server, c.Timeout())
-	c.logf("session: id=%#x, timeout=%d", uint64(c.Session()), c.Timeout().Milliseconds())
+	c.Printf("session: id=%#x, timeout=%d", uint64(c.Session()), c.Timeout().Milliseconds())
 	c.event(zk.StateHasSession, p.server)
 }
 
@@ -255,9 +235,9 @@ func (c *Conn) missed(p *packetConn, err error) {
 	}
 	c.mu.Unlock()
 	if p == nil {
-		c.logf("failed to connect to %s: %v", c.hosts.last.given, err)
+		c.Printf("failed to connect to %s: %v", c.hosts.last.given, err)
 	} else {
-		c.logf("no session: %v", err)
+		c.Printf("no session: %v", err)
 	}
 	switch {
 	case expired:
@@ -279,7 +259,7 @@ func (c *Conn) left(p *packetConn, err error) {
 	moves := c.next != nil
 	c.mu.Unlock()
 	if !moves {
-		c.logf("connection lost: %v", err)
+		c.Printf("connection lost: %v", err)
 	}
 	c.event(zk.StateDisconnected, p.server)
 }

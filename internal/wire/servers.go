@@ -63,7 +63,7 @@ func (c *Conn) follow(text string) bool {
 	if sleep(c.quit, rand.N(scatter)) != nil {
 		return true
 	}
-	if err := c.SetServers(servers); err != nil && c.quit.Err() == nil {
+	if err := c.SetServers(servers); err != nil {
 		c.explain(err)
 		return false
 	}

@@ -77,27 +77,43 @@ func TestAddressesOfAnotherMachine(t *testing.T) {
 }
 
 // A client on the members' machine follows their addresses there, until it connects by another
-// address.
-func TestFollowOnOneMachine(t *testing.T) {
-	const config = "server.1=localhost:2888:3888;2181"
-	for first, want := range map[string]string{"127.0.0.1:2181": "localhost:2181", "zk1:2181": "zk1:2181"} {
+// address. A connection with TLS follows the ensemble to secure ports alone.
+func TestFollow(t *testing.T) {
+	public, key, _ := ed25519.GenerateKey(nil)
+	serial := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(nil, serial, serial, public, key)
+	must(t, err)
+	secured := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, InsecureSkipVerify: true}
+	const local, plain = "server.1=localhost:2888:3888;2181", "server.1=zk1:2888:3888:participant;0.0.0.0:2181"
+	for _, c := range []struct{ first, config, want string }{
+		{"127.0.0.1:2181", local, "localhost:2181"},
+		{"zk1:2181", local, "zk1:2181"},
+		{"tls:2281", plain, "tls:2281"},
+		{"tls:2281", plain + ";0.0.0.0:2282", "zk1:2282"},
+	} {
 		inBubble(t, func(t *testing.T) {
-			f := newFakeServer(t)
-			f.answer = func(_ int64, w net.Conn, xid, op int32) bool {
-				if op == opGetData {
-					w.Write(frame(slices.Concat(header(xid), word(int32(len(config))), []byte(config), make([]byte, 68))))
-				}
-				return op == opGetData
+			f, dialed := newFakeServer(t), make(chan string, 10)
+			f.answer = reads(0, c.config)
+			at := f.listener.Addr().String()
+			opts := []Option{WithServersFromEnsemble(), WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed <- address
+				return f.network.Host("here").DialContext(ctx, network, at)
+			})}
+			if c.first == "tls:2281" {
+				f.listener, opts = tls.NewListener(f.listener, secured), append(opts, WithTLS(secured))
 			}
 			f.start()
-			conn, err := Connect(t.Context(), []string{first}, timeout, WithServersFromEnsemble(), WithDialer(f.dialAny))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn, err := Connect(t.Context(), []string{c.first}, timeout, opts...)
+			must(t, err)
 			defer conn.Close()
 			time.Sleep(time.Minute) // virtual
-			if got := conn.Servers(); !slices.Equal(got, []string{want}) {
-				t.Errorf("from %s: servers %q, want %s", first, got, want)
+			if got := conn.Servers(); !slices.Equal(got, []string{c.want}) || conn.upAt() != c.want {
+				t.Errorf("%+v: at %s, servers %q", c, conn.upAt(), got)
+			}
+			for len(dialed) > 0 {
+				if address := <-dialed; address != c.first && address != c.want {
+					t.Errorf("%+v: dialed %s", c, address)
+				}
 			}
 		})
 	}
@@ -177,27 +193,23 @@ func (l lineLog) all() (lines []string) {
 // intervals. Close leaves no line, whatever is under way.
 func TestWhyTheServersRemain(t *testing.T) {
 	for name, c := range map[string]struct {
-		reply []byte // to the read, behind its zxid
-		says  string
-		most  int // lines in an hour
+		code int32 // of the answer to the read
+		data string
+		says string
+		most int // lines in an hour
 	}{
-		"a standalone server": {slices.Concat(word(0), word(0), make([]byte, 68)), "it lists no servers", 1},
-		"a wrong port":        {slices.Concat(word(0), word(26), []byte("server.1=zk1:2888:3888;a:b"), make([]byte, 68)), `address "a:b": want host or host:port`, 1},
-		"a wildcard": {slices.Concat(word(0), word(31), []byte("server.1=0.0.0.0:2888:3888;2181"), make([]byte, 68)),
+		"a standalone server": {0, "", "it lists no servers", 1},
+		"a wrong port":        {0, "server.1=zk1:2888:3888;a:b", `address "a:b": want host or host:port`, 1},
+		"a wildcard": {0, "server.1=0.0.0.0:2888:3888;2181",
 			`server.1 has the address "0.0.0.0", which is another machine for each client: write a name or an address that all clients can use, ` +
 				`as in server.1=zk.example.com:2888:3888;2181`, 1},
-		"no node":  {word(codeNoNode), zk.ErrNoNode.Error(), 20},
-		"no right": {word(-102), zk.ErrNoAuth.Error(), 20},
+		"no node":  {codeNoNode, "", zk.ErrNoNode.Error(), 20},
+		"no right": {-102, "", zk.ErrNoAuth.Error(), 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				f, said := newFakeServer(t), make(lineLog, 2000)
-				f.answer = func(_ int64, w net.Conn, xid, op int32) bool {
-					if op == opGetData {
-						w.Write(frame(append(header(xid)[:12], c.reply...)))
-					}
-					return op == opGetData
-				}
+				f.answer = reads(c.code, c.data)
 				at := f.start().listener.Addr().String()
 				conn := f.connect(WithServersFromEnsemble(), WithLogger(said))
 				time.Sleep(time.Hour) // virtual
@@ -223,65 +235,15 @@ func TestAMoveThatFails(t *testing.T) {
 				}
 				return f.dial(ctx, network, address)
 			}))
-			if err := conn.SetServers(servers); err != nil {
-				t.Error(err)
-			}
+			ok(t, conn.SetServers(servers))
 			all := said.all()
 			if want := "zklocks: not moved to silent:2181: context deadline exceeded: dial tcp: i/o timeout"; len(all) != len(servers) || !slices.Contains(all, want) {
 				t.Errorf("%q, want %q", all, want)
 			}
 			time.AfterFunc(time.Millisecond, func() { conn.Close() })
-			if err := conn.SetServers(servers[:1]); err != nil {
-				t.Error(err)
-			}
+			ok(t, conn.SetServers(servers[:1]))
 			if more := said.all(); more != nil {
 				t.Errorf("Close leaves %q", more)
-			}
-		})
-	}
-}
-
-// A connection with TLS follows the ensemble to secure ports alone.
-func TestFollowWithTLS(t *testing.T) {
-	const plain = "server.1=zk1:2888:3888:participant;0.0.0.0:2181"
-	public, key, _ := ed25519.GenerateKey(nil)
-	serial := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(nil, serial, serial, public, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secured := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, InsecureSkipVerify: true}
-	for config, want := range map[string]string{ // the servers afterwards
-		plain:                   "first:2281",
-		plain + ";0.0.0.0:2282": "zk1:2282",
-	} {
-		inBubble(t, func(t *testing.T) {
-			f, dialed := newFakeServer(t), make(chan string, 10)
-			f.listener = tls.NewListener(f.listener, secured)
-			f.answer = func(_ int64, w net.Conn, xid, op int32) bool {
-				if op == opGetData {
-					w.Write(frame(slices.Concat(header(xid), word(int32(len(config))), []byte(config), make([]byte, 68))))
-				}
-				return op == opGetData
-			}
-			at := f.start().listener.Addr().String()
-			conn, err := Connect(t.Context(), []string{"first:2281"}, 4*time.Second, WithServersFromEnsemble(), WithTLS(secured),
-				WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-					dialed <- address
-					return f.network.Host("here").DialContext(ctx, network, at)
-				}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			time.Sleep(time.Minute) // virtual
-			if got := conn.Servers(); !slices.Equal(got, []string{want}) || conn.upAt() != want {
-				t.Errorf("%s: at %s, servers %q, want %s", config, conn.upAt(), got, want)
-			}
-			for len(dialed) > 0 {
-				if address := <-dialed; address != "first:2281" && address != want {
-					t.Errorf("%s: dialed %s", config, address)
-				}
 			}
 		})
 	}

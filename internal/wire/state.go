@@ -2,8 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -80,12 +78,7 @@ func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	if resumed {
 		granted = min(granted, old.timeout)
 	}
-	next := view{
-		epoch:   old.epoch + 1,
-		session: session,
-		timeout: granted,
-		base:    sent,
-	}
+	next := view{old.epoch + 1, session, granted, sent}
 	s.deadline = deadline{timeout: granted}
 	if resumed {
 		s.deadline.handshake = &answer{sent, s.now()}
@@ -155,7 +148,7 @@ func (s *state) markClosed() {
 
 // note records why an attempt failed, for LastFailure.
 func (s *state) note(err error) {
-	if !s.IsClosed() && !errors.Is(err, net.ErrClosed) {
+	if !s.IsClosed() {
 		s.failure = err
 	}
 }

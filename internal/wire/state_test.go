@@ -3,6 +3,7 @@ package wire
 import (
 	"testing"
 	"time"
+	"unsafe"
 )
 
 const (
@@ -277,3 +278,75 @@ func TestASuspensionBeforeAShorterTimeout(t *testing.T) {
 		t.Error("alive 11 s after the only confirmed packet")
 	}
 }
+
+// A fakeClock has a wall and a monotonic reading, which tests move apart. A machine that was
+// suspended returns such times. No function makes such a time, so the clock writes the monotonic
+// reading itself.
+type fakeClock struct {
+	origin     time.Time
+	wall, mono time.Duration
+	looked     int
+}
+
+func newClock() *fakeClock { return &fakeClock{origin: time.Now()} }
+
+func (c *fakeClock) now() time.Time {
+	c.looked++
+	t := c.origin.Add(c.wall)
+	// time.Time is {wall uint64; ext int64; loc *Location}; ext is the monotonic reading.
+	// TestFakeClock checks this.
+	ext := (*int64)(unsafe.Add(unsafe.Pointer(&t), 8))
+	*ext += int64(c.mono - c.wall)
+	return t
+}
+
+// run advances both clocks, for a process that runs or is paused.
+func (c *fakeClock) run(d time.Duration) { c.wall += d; c.mono += d }
+
+// suspend suspends the machine: CLOCK_MONOTONIC stops.
+func (c *fakeClock) suspend(d time.Duration) { c.wall += d }
+
+// step sets the wall clock.
+func (c *fakeClock) step(d time.Duration) { c.wall += d }
+
+func TestFakeClock(t *testing.T) {
+	c := newClock()
+	a := c.now()
+	c.run(3 * time.Second)
+	c.step(-time.Minute)
+	b := c.now()
+	if got := b.Sub(a); got != 3*time.Second {
+		t.Errorf("monotonic clock ran %v, want 3s", got)
+	}
+	if got := b.Round(0).Sub(a.Round(0)); got != -57*time.Second {
+		t.Errorf("wall clock ran %v, want -57s", got)
+	}
+}
+
+// Only an answer from the leader, with a quorum, proves that the session is alive.
+func TestWhatProvesTheSession(t *testing.T) {
+	const noAuth, invalidACL, sessionExpired, sessionMoved, notReadOnly, lost, timedOut, noSession = -102, -114, -112, -118, -119, -4, -7, -12
+	all := []int32{0, codeNoNode, noAuth, codeBadVersion, codeNoChildren, codeNodeExists, codeNotEmpty, sessionExpired, invalidACL,
+		codeAuthFailed, sessionMoved, notReadOnly, codeThrottled, lost, timedOut, noSession, codeDemandsSASL}
+	for op, proving := range map[int32][]int32{
+		opMulti:   {0}, // a refusal is in its results
+		opCreate:  {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
+		opDelete:  {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
+		opSetData: {0, codeNoNode, codeNodeExists, codeNoChildren, codeBadVersion, codeNotEmpty},
+		// Any server answers these by itself.
+		opExists: {}, opGetData: {}, opGetChildren2: {}, opPing: {}, opSetAuth: {}, opSetWatches: {},
+		opRemoveWatches: {}, opSync: {},
+	} {
+		want := make(map[int32]bool)
+		for _, code := range proving {
+			want[code] = true
+		}
+		for _, code := range all {
+			if got := proves(op, code); got != want[code] {
+				t.Errorf("operation %d, code %d: %v, want %v", op, code, got, want[code])
+			}
+		}
+	}
+}
+
+const opSync = 9

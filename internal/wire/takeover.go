@@ -70,11 +70,10 @@ func Reap(path string, wait bool, servers []string, timeout time.Duration, opts 
 	if errors.Is(err, ErrOver) {
 		err = End(ctx, at, timeout, dead, opts...)
 	}
-	over = err == nil || errors.Is(err, ErrOver)
-	switch {
-	case err == nil:
+	if over = err == nil; over {
 		return id, nil
-	case over:
+	}
+	if over = errors.Is(err, ErrOver); over {
 		return 0, nil
 	}
 	return 0, err

@@ -54,8 +54,8 @@ func (s watches) find(path, marker string, kinds ...watchKind) *Watch {
 }
 
 // addWatch records a watch; caller holds conn.mu, as of all functions up to await.
-func (p *packetConn) addWatch(path, marker string, kind watchKind, set chan struct{}) *Watch {
-	watch := &Watch{Path: path, on: p, kind: kind, marker: marker, set: set}
+func (p *packetConn) addWatch(path, marker string, kind watchKind) *Watch {
+	watch := &Watch{Path: path, on: p, kind: kind, marker: marker, set: make(chan struct{})}
 	if p.watches == nil {
 		p.watches = make(watches)
 	}
@@ -82,8 +82,8 @@ func (s watches) setOver(batch []*Watch, err error) {
 		if w.isSet, w.err = true, cmp.Or(err, w.err); err != nil {
 			s.remove(w)
 		}
+		close(w.set)
 	}
-	close(batch[0].set)
 }
 
 // end fires all watches when their connection ends.

@@ -11,18 +11,21 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// runningConn is a packetConn with a session and without a network connection.
-func runningConn() *packetConn {
-	p := &packetConn{phase: running, conn: &Conn{state: newState(time.Now)}, sent: make(map[int32]outgoing), sending: make(chan struct{}, 1)}
-	p.conn.current = p
-	return p
+// runningConn is a packetConn with a session.
+func runningConn() (*packetConn, *recordedConn) {
+	c := &recordedConn{}
+	p := newPacketConn(&Conn{state: newState(time.Now)}, c, "", "", 0, nil)
+	p.phase, p.conn.current = running, p
+	return p, c
 }
 
-// shares is share for paths that fit into one request.
-func (p *packetConn) shares(paths []string, marker string) (all, batch []*Watch) {
+// watch has the server set new watches.
+func (p *packetConn) watch(paths []string, marker string) (all []*Watch) {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
-	return p.share(nil, paths, marker)
+	all = p.watchNodes(paths, marker)
+	p.watches.setOver(all, nil)
+	return all
 }
 
 // fires has the packetConn receive an event.
@@ -40,9 +43,8 @@ func (w *Watch) live() (n int) {
 func TestWaitersOfTwoWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := runningConn()
-		all, batch := p.shares([]string{"/a", "/b"}, "")
-		p.watches.setOver(batch, nil)
+		p, _ := runningConn()
+		all := p.watch([]string{"/a", "/b"}, "")
 		waiting := func(want ...int) {
 			t.Helper()
 			synctest.Wait()
@@ -92,8 +94,8 @@ func TestWaitersOfTwoWatches(t *testing.T) {
 // The watch on a node that is held for long does not keep the bells of waiters that have left.
 func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 	t.Parallel()
-	p := runningConn()
-	all, _ := p.shares([]string{"/a"}, "")
+	p, _ := runningConn()
+	all := p.watch([]string{"/a"}, "")
 	stays := NewBell(all...)
 	for range 10_000 {
 		NewBell(all...).Leave()
@@ -110,12 +112,8 @@ func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 // A watch fires once, and then serves no other waiter.
 func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 	t.Parallel()
-	p := runningConn()
-	all, batch := p.shares([]string{"/a", "/b", "/c"}, "/a-marker")
-	if len(batch) != 3 {
-		t.Fatalf("batch: %v", batch)
-	}
-	p.watches.setOver(batch, nil)
+	p, _ := runningConn()
+	all := p.watch([]string{"/a", "/b", "/c"}, "/a-marker")
 	p.fires(zk.EventNodeCreated, "/a-marker")
 	p.fires(zk.EventNodeDeleted, "/a")
 	p.fires(zk.EventNodeDataChanged, "/b")
@@ -149,20 +147,16 @@ func (c *recordedConn) Close() error { return nil }
 func TestAMarkerOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &recordedConn{}
-		p := runningConn()
-		p.Conn = c
-		_, batch := p.shares([]string{"/a"}, "/a-released")
+		p, c := runningConn()
+		p.conn.mu.Lock()
+		p.watchNodes([]string{"/a"}, "/a-released")
+		p.conn.mu.Unlock()
 		p.fires(zk.EventNodeDeleted, "/a")
 		synctest.Wait()
-		if len(c.packets) > 0 {
-			t.Error("a request was sent ahead of the one that sets the watch")
+		if len(c.packets) != 1 {
+			t.Errorf("sent %q, want the request that sets the watch", c.packets)
 		}
-		p.conn.mu.Lock()
-		p.setWatches(batch)
-		p.conn.mu.Unlock()
-		synctest.Wait()
-		p.take(p.conn.xid, 0, Reply{}, nil, nil)
+		_ = p.take(p.conn.xid, 0, Reply{}, nil, nil)
 		synctest.Wait()
 		if len(c.packets) != 2 || !bytes.Contains(c.packets[1], []byte("/a-released")) {
 			t.Errorf("sent %q, want one request that removes the watch on the marker", c.packets)

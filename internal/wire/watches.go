@@ -42,13 +42,7 @@ func (c *Conn) WatchNodes(ctx context.Context, session int64, paths []string, ma
 		c.mu.Unlock()
 		return nil, err
 	}
-	all := make([]*Watch, 0, len(paths))
-	for len(all) < len(paths) {
-		var batch []*Watch
-		if all, batch = p.share(all, paths, marker); len(batch) > 0 {
-			p.setWatches(batch)
-		}
-	}
+	all := p.watchNodes(paths, marker)
 	c.mu.Unlock()
 	for i, w := range all {
 		if all[i], err = w.await(ctx); err != nil && err != zk.ErrNoNode {
@@ -58,24 +52,24 @@ func (c *Conn) WatchNodes(ctx context.Context, session int64, paths []string, ma
 	return all, nil
 }
 
-// share appends to all the watches on the next nodes, until a request for the new watches is full.
-// batch has the new watches, which the caller must set. Caller holds conn.mu, as of setWatches,
-// readWatched and watchMissing.
-func (p *packetConn) share(all []*Watch, paths []string, marker string) (shared, batch []*Watch) {
-	set, size := make(chan struct{}), 0
-	for len(all) < len(paths) && size < mostWatches {
-		path := paths[len(all)]
-		if len(all) > 0 {
-			marker = ""
+// watchNodes returns the watches on nodes, and sends a request when enough of them are new, and for
+// the rest. Caller holds conn.mu, as of setWatches, readWatched and watchMissing.
+func (p *packetConn) watchNodes(paths []string, marker string) (all []*Watch) {
+	var batch []*Watch
+	size := 0
+	for i, path := range paths {
+		w := p.watches.find(path, marker, onNode)
+		if w == nil {
+			w = p.addWatch(path, marker, onNode)
+			batch, size = append(batch, w), size+len(path)
 		}
-		watch := p.watches.find(path, marker, onNode)
-		if watch == nil {
-			watch = p.addWatch(path, marker, onNode, set)
-			batch, size = append(batch, watch), size+len(path)
+		all, marker = append(all, w), ""
+		if len(batch) > 0 && (size >= mostWatches || i == len(paths)-1) {
+			p.setWatches(batch)
+			batch, size = nil, 0
 		}
-		all = append(all, watch)
 	}
-	return all, batch
+	return all
 }
 
 // setWatches sends the request that sets a batch.
@@ -132,7 +126,7 @@ func (c *Conn) watchReading(ctx context.Context, session int64, path string, kin
 	}
 	w := p.watches.find(path, "", kinds...)
 	if w == nil {
-		w = p.addWatch(path, "", kinds[0], make(chan struct{}))
+		w = p.addWatch(path, "", kinds[0])
 		p.readWatched(w)
 	}
 	c.mu.Unlock()

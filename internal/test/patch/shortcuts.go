@@ -22,7 +22,7 @@ var Shortcuts = []Shortcut{
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
 	}},
 	{"watches by one request", []Patch{{
-		Pkg: "internal/wire", In: "packetConn.share", Old: "size < mostWatches {", New: "size == 0 {",
+		Pkg: "internal/wire", In: "packetConn.watchNodes", Old: "size >= mostWatches", New: "size > 0",
 	}}},
 	{"token from the header", []Patch{{
 		Pkg: "internal/queue", In: "tokenOf", Old: "return made[0].Zxid", New: "return 0",
