@@ -100,6 +100,25 @@ func TestAFileThatItsProcessHasLost(t *testing.T) {
 	_ = second.Close(false)
 }
 
+// The number of a dead process may belong to another process by now. A process that has executed
+// itself has its number and its start from before, and nothing else: what it was is dead.
+func TestWhoseProcessRuns(t *testing.T) {
+	own, parent := record{PID: os.Getpid(), Image: image()}, record{PID: os.Getppid(), Process: processID(os.Getppid())}
+	executed, renumbered, unknown := own, parent, parent
+	executed.Image, renumbered.Process, unknown.Process = "before", "pid:[4026531836] 1", ""
+	for name, c := range map[string]struct {
+		record
+		runs bool
+	}{
+		"this process": {own, true}, "another": {parent, parent.Process != ""}, // known on Linux alone
+		"executed itself": {executed, false}, "the number of another": {renumbered, false}, "unknown": {unknown, false},
+	} {
+		if got := c.record.runs(); got != c.runs {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestAFileOfAnotherUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -17,27 +19,45 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
+var open = zk.WorldACL(zk.PermAll)
+
+// must ends the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ok reports an error, on any goroutine.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
 // connect returns a connection that is closed at the end of the test.
 func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []string, opts ...wire.Option) *wire.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	conn, err := wire.Connect(ctx, servers, timeout, slices.Concat(v.Dialer(), opts)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 // behind runs a test in memory, in parallel with others, with a connection behind a proxy and a
-// witness without a proxy.
-func behind(t *testing.T, f func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn)) {
+// witness without a proxy. The options are the connection's.
+func behind(t *testing.T, f func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn), opts ...wire.Option) {
 	t.Helper()
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
-		f(t, v, p, connect(t, v, 20*time.Second, []string{p.Addr()}), connect(t, v, 20*time.Second, v.Servers(t)))
+		f(t, v, p, connect(t, v, 20*time.Second, []string{p.Addr()}, opts...), connect(t, v, 20*time.Second, v.Servers(t)))
 	})
 }
 
@@ -83,6 +103,14 @@ func (l *lines) Printf(format string, args ...any) {
 	l.said = append(l.said, line)
 	if l.wait != "" && strings.Contains(line, l.wait) {
 		l.found()
+	}
+}
+
+// has asserts that a message has a text.
+func (l *lines) has(t *testing.T, text string) {
+	t.Helper()
+	if all := strings.Join(l.all(), "\n"); !strings.Contains(all, text) {
+		t.Errorf("the log does not say %q:\n%s", text, all)
 	}
 }
 

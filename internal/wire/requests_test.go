@@ -2,8 +2,6 @@ package wire_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,74 +15,50 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// Each request does what go-zookeeper's does, and its reply says what the server has done.
+// The reply to each request says what the server has done. The requests themselves are
+// go-zookeeper's: TestRequestsAreTheClients.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		conn, witness := v.Connect(t, 20*time.Second), v.Connect(t, 20*time.Second)
+		conn := v.Connect(t, 20*time.Second)
 		ask := func(r wire.Request) wire.Reply {
 			t.Helper()
 			reply, err := conn.Ask(t.Context(), conn.Session(), r)
 			must(t, err)
 			return reply
 		}
-		synced := func() { t.Helper(); must(t, errOf(witness.Client().Sync("/"))) }
-		acl := zk.DigestACL(zk.PermAll, "ann", "secret")
 		dir := test.Path(t)
-
 		made := ask(wire.Create(dir, nil, 0, open))
-		synced()
-		_, stat, err := witness.Client().Get(dir)
-		must(t, err)
-		if made.Path != dir || made.Zxid != stat.Czxid || stat.DataLength != 0 || stat.EphemeralOwner != 0 {
-			t.Errorf("create: %+v, %+v", made, stat)
+		if found := ask(wire.Exists(dir)); made.Path != dir || made.Zxid != found.Stat.Czxid {
+			t.Errorf("create: %+v, %+v", made, found.Stat)
 		}
-		made = ask(wire.Create(dir+"/n-", []byte("data"), zk.FlagEphemeral|zk.FlagSequence, append(open, acl...)))
-		synced()
-		data, stat, err := witness.Client().Get(made.Path)
-		must(t, err)
-		if made.Path != dir+"/n-0000000000" || made.Zxid != stat.Czxid || string(data) != "data" || stat.EphemeralOwner != conn.Session() {
-			t.Errorf("create: %+v, %q, %+v", made, data, stat)
-		}
-		if got, _, err := witness.Client().GetACL(made.Path); err != nil || !slices.Equal(got, append(open, acl...)) {
-			t.Errorf("ACL %v, %v", got, err)
-		}
-		if read := ask(wire.GetData(made.Path)); string(read.Data) != "data" || *read.Stat != *stat {
-			t.Errorf("read: %+v, %+v", read, read.Stat)
-		}
-		if found := ask(wire.Exists(made.Path)); *found.Stat != *stat {
-			t.Errorf("exists: %+v", found.Stat)
+		made = ask(wire.Create(dir+"/n-", []byte("data"), zk.FlagEphemeral|zk.FlagSequence, open))
+		read := ask(wire.GetData(made.Path))
+		if made.Path != dir+"/n-0000000000" || made.Zxid != read.Stat.Czxid || string(read.Data) != "data" || read.Stat.EphemeralOwner != conn.Session() {
+			t.Errorf("create: %+v, %+v, %+v", made, read, read.Stat)
 		}
 		set := ask(wire.SetData(made.Path, []byte("more"), 0))
-		if set.Stat.Mzxid != set.Zxid || set.Stat.Version != 1 || set.Stat.DataLength != 4 {
-			t.Errorf("write: %+v, %+v", set, set.Stat)
+		if set.Stat.Mzxid != set.Zxid || set.Stat.Version != 1 || set.Stat.DataLength != 4 || string(read.Data) != "data" {
+			t.Errorf("write: %+v, %+v, read before: %q", set, set.Stat, read.Data)
 		}
 		list := ask(wire.Children(dir))
-		if !slices.Equal(list.Children, []string{"n-0000000000"}) || list.Stat.NumChildren != 1 {
+		if !slices.Equal(list.Children, []string{"n-0000000000"}) || list.Stat.NumChildren != 1 || len(ask(wire.Children(made.Path)).Children) != 0 {
 			t.Errorf("list: %+v, %+v", list, list.Stat)
 		}
-		if list := ask(wire.Children(made.Path)); len(list.Children) != 0 {
-			t.Errorf("list: %+v", list)
-		}
-
 		multi := ask(wire.Multi(
 			&zk.CheckVersionRequest{Path: dir, Version: 0},
 			&zk.CreateRequest{Path: dir + "/n-", Flags: zk.FlagSequence, Acl: open},
 			&zk.CreateRequest{Path: dir + "/c", Flags: zk.FlagContainer, Acl: open},
 			&zk.SetDataRequest{Path: dir, Data: []byte("x"), Version: 0},
 			&zk.DeleteRequest{Path: made.Path, Version: 1}))
-		synced()
-		data, stat, err = witness.Client().Get(dir)
-		must(t, err)
-		if r := multi.Results; len(r) != 5 || r[1].String != dir+"/n-0000000001" || r[2].String != dir+"/c" || r[3].Stat.Mzxid != stat.Mzxid || r[3].Stat.Version != 1 ||
-			multi.Zxid != stat.Mzxid || string(data) != "x" || multi.Failed != -1 {
-			t.Errorf("multi: %+v, %q, %+v", multi, data, stat)
+		read = ask(wire.GetData(dir))
+		if r := multi.Results; len(r) != 5 || r[1].String != dir+"/n-0000000001" || r[2].String != dir+"/c" || r[3].Stat.Mzxid != read.Stat.Mzxid || r[3].Stat.Version != 1 ||
+			multi.Zxid != read.Stat.Mzxid || string(read.Data) != "x" || multi.Failed != -1 {
+			t.Errorf("multi: %+v, %+v, %+v", multi, read, read.Stat)
 		}
 		ask(wire.Delete(dir+"/n-0000000001", -1))
-		synced()
-		children, _, err := witness.Client().Children(dir)
-		if err != nil || !slices.Equal(children, []string{"c"}) {
-			t.Errorf("left: %q, %v", children, err)
+		if left := ask(wire.Children(dir)).Children; !slices.Equal(left, []string{"c"}) {
+			t.Errorf("left: %q", left)
 		}
 
 		// What the server refuses, and of a transaction the index of the operation.
@@ -130,8 +104,7 @@ func TestARequestBelongsToItsSession(t *testing.T) {
 		if err != wire.ErrOver || err2 != wire.ErrOver || err3 != wire.ErrOver || p.Seen(proxy.AnyOp) != before {
 			t.Errorf("%v, %v, %v, and %d requests", err, err2, err3, p.Seen(proxy.AnyOp)-before)
 		}
-		_, err = conn.Ask(t.Context(), wire.AnySession, wire.GetData("/"))
-		must(t, err)
+		must(t, errOf(conn.Ask(t.Context(), wire.AnySession, wire.GetData("/"))))
 	})
 }
 
@@ -199,10 +172,7 @@ func soon(t *testing.T) context.Context {
 // On each new connection the credentials are the first packets, although the locks send their
 // requests at once.
 func TestRequestsWaitForTheCredentials(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
 		path := test.Path(t)
 		must(t, errOf(conn.Client().Create(path, nil, 0, zk.AuthACL(zk.PermAll))))
 		for range 20 {
@@ -235,20 +205,5 @@ func TestRequestsWaitForTheCredentials(t *testing.T) {
 		if _, stat, err := conn.Client().Get(path); err != nil || stat.Version != 0 {
 			t.Errorf("%+v, %v", stat, err)
 		}
-	})
-}
-
-// A server that demands credentials of another scheme answers so, and ends the session.
-func TestCredentialsThatAServerDemands(t *testing.T) {
-	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
-		p.Next(proxy.ReadOp, proxy.Answer(-124))
-		_, err := conn.Ask(t.Context(), wire.AnySession, wire.GetData("/"))
-		if !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(fmt.Sprint(err), "demands") {
-			t.Errorf("the locks' request: %v", err)
-		}
-		p.Next(proxy.ReadOp, proxy.Answer(-124))
-		if _, _, err := conn.Client().Get("/"); err != zk.ErrAuthFailed {
-			t.Errorf("the client's request: %v", err)
-		}
-	})
+	}, wire.WithDigestAuth("ann", "secret"))
 }

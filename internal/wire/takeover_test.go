@@ -33,17 +33,13 @@ func endSession(t *testing.T, v venue.Venue, dead wire.Session, servers []string
 
 func create(t *testing.T, conn *wire.Conn, node string) {
 	t.Helper()
-	if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(conn.Client().Create(node, nil, zk.FlagEphemeral, open)))
 }
 
-func gone(t *testing.T, witness *wire.Conn, node string) {
+func exists(t *testing.T, witness *wire.Conn, node string, want bool) {
 	t.Helper()
-	if _, err := witness.Client().Sync(node); err != nil {
-		t.Error(err)
-	}
-	if there, _, err := witness.Client().Exists(node); err != nil || there {
+	ok(t, errOf(witness.Client().Sync(node)))
+	if there, _, err := witness.Client().Exists(node); err != nil || there != want {
 		t.Errorf("%s is there: %v, %v", node, there, err)
 	}
 }
@@ -59,9 +55,7 @@ func TestAnyMemberEndsASession(t *testing.T) {
 			for j, via := range e.Addrs() {
 				ann := wire.WithDigestAuth("ann", "secret")
 				conn, node := connect(t, v, 20*time.Second, []string{from}, ann), fmt.Sprintf("/end%d%d", i, j)
-				if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret"))))
 				for range 4 {
 					go func() {
 						for !conn.IsClosed() {
@@ -78,7 +72,7 @@ func TestAnyMemberEndsASession(t *testing.T) {
 					// The leader may still know the session when the member has confirmed its end.
 					test.Eventually(t, 20*time.Second, "the owner has another session", func() bool { return conn.Session() != 0 && conn.Session() != dead.ID })
 				}
-				gone(t, connect(t, v, 20*time.Second, e.Addrs()[(i+1)%3:][:1]), node)
+				exists(t, connect(t, v, 20*time.Second, e.Addrs()[(i+1)%3:][:1]), node, false)
 				_ = conn.Close()
 			}
 		}
@@ -91,23 +85,17 @@ func TestAMemberThatIsCutOffEndsNoSession(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		e := v.Cluster(t, 3, venue.Options{Partitions: true})
 		followers, err := e.Followers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn, node := connect(t, v, 20*time.Second, []string{followers[0].Addr()}), test.Path(t)
 		create(t, conn, node)
-		if err := e.Isolate(followers[0]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Isolate(followers[0]))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := wire.End(ctx, []string{followers[0].Addr()}, 4*time.Second, *conn.Own(), v.Dialer()...); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if err := end(t, v, conn, []string{followers[0].Addr(), followers[1].Addr()}); err != nil {
-			t.Error(err)
-		}
-		gone(t, connect(t, v, 20*time.Second, []string{followers[1].Addr()}), node)
+		ok(t, end(t, v, conn, []string{followers[0].Addr(), followers[1].Addr()}))
+		exists(t, connect(t, v, 20*time.Second, []string{followers[1].Addr()}), node, false)
 	})
 }
 
@@ -122,18 +110,14 @@ func TestASessionIsEndedWithCredentials(t *testing.T) {
 		secure := wire.WithTLS(&tls.Config{RootCAs: ca.Pool})
 		ann := []wire.Option{secure, wire.WithDigestAuth("ann", "secret")}
 		conn, node := connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), test.Path(t)
-		if _, err := conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(conn.Client().Create(node, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ann", "secret"))))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than two ticks, after which the session is over
 		defer cancel()
 		if err := wire.End(ctx, []string{server.TLSAddr}, 4*time.Second, *conn.Own(), secure); err == nil {
 			t.Error("ended without credentials, which the server demands")
 		}
-		if err := end(t, v, conn, []string{server.TLSAddr}, ann...); err != nil {
-			t.Error(err)
-		}
-		gone(t, connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), node)
+		ok(t, end(t, v, conn, []string{server.TLSAddr}, ann...))
+		exists(t, connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), node, false)
 	})
 }
 
@@ -148,31 +132,25 @@ func TestRequestsThatArriveAfterTheEnd(t *testing.T) {
 			for j, via := range []string{e.Addrs()[0], e.Addrs()[1]} { // the member of the connection, and another
 				p := v.Proxy(t, e.Addrs()[0])
 				conn, node := connect(t, v, 20*time.Second, []string{p.Addr()}), fmt.Sprintf("/late%d%d", i, j)
-				if _, err := witness.Client().Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(witness.Client().Create(node, nil, 0, open)))
 				late, answered := p.Next(op, proxy.HoldRequest), make(chan error, 1)
 				request := wire.SetData(node, []byte("late"), -1)
 				if op == proxy.CreateOp {
-					request = wire.Create(node+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+					request = wire.Create(node+"/late", nil, zk.FlagEphemeral, open)
 				}
 				go func() {
 					_, err := conn.Ask(t.Context(), conn.Session(), request)
 					answered <- err
 				}()
 				test.Within(t, 10*time.Second, "the request", func() { <-late.Fired() })
-				if err := end(t, v, conn, []string{via}); err != nil {
-					t.Error(err)
-				}
+				ok(t, end(t, v, conn, []string{via}))
 				late.Release()
 				test.Within(t, 20*time.Second, "the answer", func() {
 					if err := <-answered; err == nil {
 						t.Errorf("%v is executed after the end of its session", op)
 					}
 				})
-				if _, err := witness.Client().Sync(node); err != nil {
-					t.Error(err)
-				}
+				ok(t, errOf(witness.Client().Sync(node)))
 				if _, stat, err := witness.Client().Get(node); err != nil || stat.Version != 0 || stat.NumChildren != 0 {
 					t.Errorf("%v is executed after the end of its session: %+v, %v", op, stat, err)
 				}

@@ -4,16 +4,13 @@ package wire_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,67 +23,26 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// predecessor is a Conn that stands for a process that has died: it has a node, and its record in
-// the file says that its process has ended.
+// predecessor is a Conn that stands for a process that has died: it has a node, and a file.
 type predecessor struct {
 	*wire.Conn
-	node, file     string
-	process, image any // what the record has while the process lives
+	node, file string
 }
 
 func precede(t *testing.T, v venue.Venue) predecessor {
 	t.Helper()
-	p := predecessor{node: test.Path(t), file: filepath.Join(t.TempDir(), "session")}
-	p.Conn = connect(t, v, time.Minute, v.Servers(t), wire.WithSessionFile(p.file))
+	p := predecessor{connect(t, v, time.Minute, v.Servers(t)), test.Path(t), filepath.Join(t.TempDir(), "session")}
 	create(t, p.Conn, p.node)
-	text, err := os.ReadFile(p.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// In another file, because p keeps the first locked.
-	p.file += "-left"
-	if err := os.WriteFile(p.file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.rewrite(t, func(r map[string]any) {
-		p.process, p.image = r["Process"], r["Image"]
-		r["Inode"], r["Process"], r["Image"] = inode(t, p.file), "", ""
-	})
+	p.leave(t, v, p.Own().Password)
 	return p
 }
 
-func inode(t *testing.T, path string) string {
+// leave leaves the file behind.
+func (p predecessor) leave(t *testing.T, v venue.Venue, password []byte) {
 	t.Helper()
-	var s syscall.Stat_t
-	if err := syscall.Stat(path, &s); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%d:%d", s.Dev, s.Ino)
-}
-
-// rewrite changes the record.
-func (p predecessor) rewrite(t *testing.T, change func(map[string]any)) {
-	t.Helper()
-	text, err := os.ReadFile(p.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.SplitN(string(text), "\n", 3)
-	record := map[string]any{}
-	numbers := json.NewDecoder(strings.NewReader(lines[1]))
-	numbers.UseNumber() // the session does not fit into a float
-	if err := numbers.Decode(&record); err != nil {
-		t.Fatal(err)
-	}
-	change(record)
-	line, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = fmt.Appendf(nil, "zklocks session file %08x\n%s\n", crc32.ChecksumIEEE(line), line)
-	if err := os.WriteFile(p.file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	f, err := sessionfile.Open(p.file, true)
+	must(t, err)
+	must(t, errors.Join(f.Lock(t.Context()), f.Write(p.Own().ID, password, v.Servers(t)), f.Close(false)))
 }
 
 // succeed connects with the file.
@@ -98,9 +54,7 @@ func (p predecessor) succeed(t *testing.T, v venue.Venue, opts ...wire.Option) *
 // freed asserts that the predecessor's session has ended, or that it lives.
 func (p predecessor) freed(t *testing.T, conn *wire.Conn, want bool) {
 	t.Helper()
-	if there, _, err := conn.Client().Exists(p.node); err != nil || there == want {
-		t.Errorf("the node of the predecessor is there: %v, %v", there, err)
-	}
+	exists(t, conn, p.node, !want)
 }
 
 // try connects with a file within a second.
@@ -127,15 +81,11 @@ func TestASessionFileFreesTheDead(t *testing.T) {
 			}
 		}))
 		p.freed(t, conn, true)
-		if want := fmt.Sprintf("zklocks: ended session %#x, whose process has died", uint64(dead)); !slices.Contains(said.all(), want) {
-			t.Errorf("the log %q does not have %q", said.all(), want)
-		}
+		said.has(t, fmt.Sprintf("zklocks: ended session %#x, whose process has died", uint64(dead)))
 		if conn.Session() == dead {
 			t.Error("the new connection has the old session")
 		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		ok(t, conn.Close())
 		if n := sessions.Load(); n > 1 { // the other one is the dead process's
 			t.Errorf("the program is notified of %d sessions", n)
 		}
@@ -148,110 +98,42 @@ func TestASessionFileFreesTheDead(t *testing.T) {
 // Nothing is freed unless the file shows that the process is dead.
 func TestASessionFileThatFreesNothing(t *testing.T) {
 	t.Parallel()
-	reasons := map[string]string{
-		"another host, or another start of this host": "no lock was freed: its session is of another host, or of this one before its restart: written on host \"elsewhere\", this is",
-		"a host without an id":                        "written on host \"\", this is",
-		"a copy":                                      "no lock was freed: its session is of another file, of which this is a copy, or of another container: written to device:inode",
-	}
-	for name, spoil := range map[string]func(*testing.T, *predecessor){
-		"another host, or another start of this host": func(t *testing.T, p *predecessor) {
-			p.rewrite(t, func(r map[string]any) { r["Host"] = "elsewhere" })
-		},
-		"a host without an id": func(t *testing.T, p *predecessor) {
-			p.rewrite(t, func(r map[string]any) { r["Host"] = "" })
-		},
-		"a copy": func(t *testing.T, p *predecessor) {
+	const copied = "no lock was freed: its session is of another file, of which this is a copy, or of another container: written to device:inode"
+	for name, spoil := range map[string]func(*testing.T, venue.Venue, *predecessor){
+		"a copy": func(t *testing.T, _ venue.Venue, p *predecessor) {
 			text, err := os.ReadFile(p.file)
-			if err == nil {
-				p.file += "-copy"
-				err = os.WriteFile(p.file, text, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			p.file += "-copy"
+			write(t, p.file, string(text))
 		},
-		"empty":                       func(t *testing.T, p *predecessor) { truncate(t, p.file, 0) },
-		"a file system after a crash": func(t *testing.T, p *predecessor) { write(t, p.file, strings.Repeat("\x00", 300)) },
-		"removed":                     func(t *testing.T, p *predecessor) { _ = os.Remove(p.file) },
-		"a wrong password": func(t *testing.T, p *predecessor) { // which the server answers like a session that is over
-			p.rewrite(t, func(r map[string]any) { r["Password"] = make([]byte, 16) })
+		"removed": func(t *testing.T, _ venue.Venue, p *predecessor) { must(t, os.Remove(p.file)) },
+		"a wrong password": func(t *testing.T, v venue.Venue, p *predecessor) { // which the server answers like a session that is over
+			p.leave(t, v, make([]byte, 16))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := precede(t, v)
-				spoil(t, &p)
-				if why := reasons[name]; why != "" {
-					if ended, err := wire.Reap(p.file, false, v.Servers(t), 4*time.Second, v.Dialer()...); ended != 0 || err == nil || !strings.Contains("no lock was freed: "+err.Error(), why) {
-						t.Errorf("the reaper ended session %#x, %v; want %q", ended, err, why)
+				spoil(t, v, &p)
+				if name == "a copy" {
+					if ended, err := wire.Reap(p.file, false, v.Servers(t), 4*time.Second, v.Dialer()...); ended != 0 || err == nil || !strings.Contains("no lock was freed: "+err.Error(), copied) {
+						t.Errorf("the reaper ended session %#x, %v; want %q", ended, err, copied)
 					}
 				}
 				said := &lines{}
 				p.freed(t, p.succeed(t, v, wire.WithLogger(said)), false)
-				if !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, reasons[name]) }) {
-					t.Errorf("the log %q does not have %q", said.all(), reasons[name])
-				}
 				time.Sleep(2 * time.Second) // virtual
-				if slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, "Connect waits") }) {
-					t.Errorf("nobody has waited, and the log is %q", said.all())
+				if log := strings.Join(said.all(), "\n"); strings.Contains(log, "Connect waits") || strings.Contains(log, copied) != (name == "a copy") {
+					t.Errorf("the log is:\n%s", log)
 				}
 			})
 		})
 	}
 }
 
-func truncate(t *testing.T, path string, size int64) {
-	t.Helper()
-	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The number of the dead process may belong to another process by now.
-func TestTheNumberOfADeadProcess(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := precede(t, v)
-		p.rewrite(t, func(r map[string]any) { r["PID"], r["Process"] = os.Getpid(), "pid:[4026531836] 1" })
-		p.freed(t, p.succeed(t, v), true)
-	})
-}
-
-// A program that closes the file by a bug has lost its lock on it, and lives. This process is that
-// program.
-func TestAProcessThatLostItsSessionFileIsAlive(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := precede(t, v)
-		p.rewrite(t, func(r map[string]any) { r["Process"], r["Image"] = p.process, p.image })
-		err := try(t, v, p.file)
-		if want := fmt.Sprintf("in use by process %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want %q and the deadline", err, want)
-		}
-		p.freed(t, p.Conn, false)
-	})
-}
-
-// A program that has executed itself has its id and its start from before, and nothing else: what it
-// was is dead.
-func TestAProcessThatHasExecutedItself(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := precede(t, v)
-		p.rewrite(t, func(r map[string]any) { r["Process"], r["Image"] = p.process, "before" })
-		began := time.Now()
-		p.freed(t, p.succeed(t, v), true)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("Connect took %v", took)
-		}
-	})
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
@@ -265,27 +147,17 @@ func TestTwoConnectionsWithOneSessionFile(t *testing.T) {
 		if want := fmt.Sprintf("zklocks: session file %s: in use by process %d", file, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, sessionfile.ErrInUse) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if there, _, err := first.Client().Exists(node); err != nil || !there {
-			t.Errorf("the node of the first is there: %v, %v", there, err)
-		}
+		exists(t, first, node, true)
 		// The second waits for a while, in case the first is being closed.
 		said := &lines{}
 		_, err = wire.Connect(t.Context(), v.Servers(t), 4*time.Second, slices.Concat(v.Dialer(), []wire.Option{wire.WithSessionFile(file), wire.WithLogger(said)})...)
 		if want := file + ": in use by another connection of this process: use a file of its own for each"; err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if want := fmt.Sprintf("zklocks: session file %s: Connect waits, because it is in use by process %d, or by a process that ends its session", file, os.Getpid()); !slices.Contains(said.all(), want) {
-			t.Errorf("the log %q does not have %q", said.all(), want)
-		}
-		time.AfterFunc(time.Second, func() {
-			if err := first.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		said.has(t, fmt.Sprintf("zklocks: session file %s: Connect waits, because it is in use by process %d, or by a process that ends its session", file, os.Getpid()))
+		time.AfterFunc(time.Second, func() { ok(t, first.Close()) })
 		second := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
-		if there, _, err := second.Client().Exists(node); err != nil || there {
-			t.Errorf("the node of the first is there: %v, %v", there, err)
-		}
+		exists(t, second, node, false)
 	})
 }
 
@@ -302,9 +174,7 @@ func TestACloseThatNoServerConfirms(t *testing.T) {
 			t.Fatal("Close returned no error")
 		}
 		next := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile(file))
-		if there, _, err := next.Client().Exists(node); err != nil || there {
-			t.Errorf("the node of the closed connection is there: %v, %v", there, err)
-		}
+		exists(t, next, node, false)
 	})
 }
 
@@ -319,9 +189,7 @@ func TestTheSessionFileHasTheNewServers(t *testing.T) {
 		}
 		file := filepath.Join(t.TempDir(), "session")
 		conn := connect(t, v, 4*time.Second, servers[:1], wire.WithSessionFile(file))
-		if err := conn.SetServers(servers[1:]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.SetServers(servers[1:]))
 		text, err := os.ReadFile(file)
 		if err != nil || strings.Contains(string(text), servers[0]) || !strings.Contains(string(text), servers[1]) {
 			t.Errorf("the file has %s, %v, want servers %q", text, err, servers[1:])
@@ -373,9 +241,7 @@ func TestASessionThatCannotBeEnded(t *testing.T) {
 		said := &lines{}
 		time.AfterFunc(5*time.Second, func() { _ = px.Accept() })
 		conn := connect(t, v, 4*time.Second, []string{px.Addr()}, wire.WithSessionFile(p.file), wire.WithLogger(said))
-		if !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, "was not ended: ") }) {
-			t.Errorf("the log is %q", said.all())
-		}
+		said.has(t, "was not ended: ")
 		p.freed(t, conn, false)
 	})
 }
@@ -410,19 +276,12 @@ func TestASessionOfAnotherEnsemble(t *testing.T) {
 		p, other, said := precede(t, v), v.Cluster(t, 1, venue.Options{}).Addrs(), &lines{}
 		reap := func() (int64, error) { return wire.Reap(p.file, false, other, 4*time.Second, v.Dialer()...) }
 		text, err := os.ReadFile(p.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dead := p.Own().ID
 		conn := connect(t, v, 4*time.Second, other, wire.WithSessionFile(p.file), wire.WithLogger(said))
-		want := fmt.Sprintf("zklocks: session %#x, whose process has died, is over, or is held by other servers than these: its servers were %s", uint64(dead), strings.Join(v.Servers(t), ", "))
-		if got := said.all(); !slices.Contains(got, want) {
-			t.Errorf("the log %q does not have %q", got, want)
-		}
+		said.has(t, fmt.Sprintf("zklocks: session %#x, whose process has died, is over, or is held by other servers than these: its servers were %s", uint64(dead), strings.Join(v.Servers(t), ", ")))
 		p.freed(t, p.Conn, false)
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		ok(t, conn.Close())
 		for _, want := range []int64{dead, 0} {
 			write(t, p.file, string(text))
 			if ended, err := reap(); ended != want || err != nil {
@@ -441,15 +300,11 @@ func TestASessionOfAnotherEnsemble(t *testing.T) {
 func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
 	t.Chdir(t.TempDir())
 	file, err := filepath.Abs("session")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		said := &lines{}
 		conn := connect(t, v, 4*time.Second, v.Servers(t), wire.WithSessionFile("session"), wire.WithLogger(said))
-		if err := os.Chdir("/"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chdir("/"))
 		next := func() int64 {
 			t.Helper()
 			old := conn.Session()
@@ -459,9 +314,7 @@ func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
 		}
 		recorded := func(id int64) bool {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return strings.Contains(string(text), fmt.Sprintf(`"ID":%d,`, id))
 		}
 		if first := conn.Session(); !recorded(first) {
@@ -470,14 +323,10 @@ func TestASessionThatFollowsAnExpiredOne(t *testing.T) {
 		if second := next(); !recorded(second) {
 			t.Error("the second session is not in the file")
 		}
-		if err := os.Rename(file, file+"-moved"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(file, file+"-moved"))
 		next()
 		create(t, conn, test.Path(t))
-		if want := "it was removed or replaced"; !slices.ContainsFunc(said.all(), func(s string) bool { return strings.Contains(s, want) }) {
-			t.Errorf("the log %q does not have %q", said.all(), want)
-		}
+		said.has(t, "it was removed or replaced")
 	})
 }
 

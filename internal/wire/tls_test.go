@@ -21,46 +21,32 @@ import (
 func port(t *testing.T, address string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return port
 }
 
+// The certificate must have the name that was given to Connect, or the name in the configuration.
+// The configuration is copied.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
-		ca := realzk.NewAuthority(t)
-		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
-		config := &tls.Config{RootCAs: ca.Pool}
-
-		// The server is given by name. The bare client would replace the name by an address that no
-		// certificate has.
-		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, wire.WithTLS(config))
-		call(t, conn, 2*time.Second)
-		if !conn.Alive(conn.Session()) {
-			t.Error("the link does not know the session")
-		}
-		if config.ServerName != "" {
-			t.Error("the caller's config was changed")
-		}
-
-		// The server is given by address, and the config has its name.
-		named := config.Clone()
-		named.ServerName = "localhost"
-		call(t, connect(t, v, 4*time.Second, []string{"127.0.0.1:" + port(t, server.TLSAddr)}, wire.WithTLS(named)), 2*time.Second)
-	})
-}
-
-func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		ca := realzk.NewAuthority(t)
 		server := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), venue.Options{})
 		config := &tls.Config{RootCAs: ca.Pool}
-		option := wire.WithTLS(config)
+		option, named := wire.WithTLS(config), wire.WithTLS(&tls.Config{RootCAs: ca.Pool, ServerName: "localhost"})
 		config.RootCAs = realzk.NewAuthority(t).Pool
-		call(t, connect(t, v, 4*time.Second, []string{server.TLSAddr}, option), 2*time.Second)
+		elsewhere := wire.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return v.Dial(ctx, network, server.TLSAddr)
+		})
+		for _, conn := range []*wire.Conn{
+			connect(t, v, 4*time.Second, []string{server.TLSAddr}, option),
+			connect(t, v, 4*time.Second, []string{"127.0.0.1:2181"}, named, elsewhere),
+		} {
+			call(t, conn, 2*time.Second)
+			if !conn.Alive(conn.Session()) || config.ServerName != "" {
+				t.Errorf("the session lives until %v, the name is %q", conn.Deadline(conn.Session()), config.ServerName)
+			}
+		}
 	})
 }
 
@@ -114,9 +100,7 @@ func TestClientCertificate(t *testing.T) {
 		ann := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "ann", later)))
 		bob := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "bob", later)))
 		path := test.Path(t)
-		if _, err := ann.Client().Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(ann.Client().Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}})))
 		if _, _, err := ann.Client().Get(path); err != nil {
 			t.Errorf("ann: %v", err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,17 +28,23 @@ func nodes(t *testing.T, conn *wire.Conn, n int) []string {
 		paths[i] = fmt.Sprintf("%s/%s-%d", dir, strings.Repeat("long", 30), i)
 		creates[i] = &zk.CreateRequest{Path: paths[i], Acl: open}
 	}
-	_, err := conn.Client().Multi(creates...)
-	must(t, err)
+	must(t, errOf(conn.Client().Multi(creates...)))
 	return paths
 }
 
-// hears waits for the event of a watch.
-func hears(t *testing.T, w *wire.Watch) zk.Event {
+// hears waits for the event of a watch on its own node.
+func hears(t *testing.T, w *wire.Watch, want zk.EventType) {
+	t.Helper()
+	hearsOf(t, w, want, w.Path)
+}
+
+// hearsOf waits for the event of a watch on a node.
+func hearsOf(t *testing.T, w *wire.Watch, want zk.EventType, path string) {
 	t.Helper()
 	test.Within(t, 20*time.Second, "an event", func() { wire.Wait(context.Background(), nil, w) })
-	e, _ := w.Fired()
-	return e
+	if e, _ := w.Fired(); e.Type != want || e.Path != path || (e.Err == zk.ErrConnectionClosed) != (want == zk.EventNotWatching) {
+		t.Errorf("a watch on %s hears %+v, want %v of %s", w.Path, e, want, path)
+	}
 }
 
 func silent(t *testing.T, watches ...*wire.Watch) {
@@ -51,10 +56,17 @@ func silent(t *testing.T, watches ...*wire.Watch) {
 	}
 }
 
+// watch watches nodes.
+func watch(t *testing.T, conn *wire.Conn, paths []string, marker string) []*wire.Watch {
+	t.Helper()
+	w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, marker)
+	must(t, err)
+	return w
+}
+
 func set(t *testing.T, conn *wire.Conn, path string) {
 	t.Helper()
-	_, err := conn.Client().Set(path, []byte("changed"), -1)
-	must(t, err)
+	must(t, errOf(conn.Client().Set(path, []byte("changed"), -1)))
 }
 
 // answered waits until the connection has received everything sent before.
@@ -73,8 +85,7 @@ func TestWatchNodes(t *testing.T) {
 		must(t, err)
 
 		before := p.Seen(proxy.AnyOp)
-		w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
-		must(t, err)
+		w := watch(t, conn, paths, "")
 		if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 			t.Errorf("%d requests, want 1", n)
 		}
@@ -84,24 +95,18 @@ func TestWatchNodes(t *testing.T) {
 		silent(t, w[:4]...)
 
 		must(t, witness.Client().Delete(paths[1], -1))
-		if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
-			t.Errorf("of a deletion a watch hears %+v", e)
-		}
+		hears(t, w[1], zk.EventNodeDeleted)
 		if e := <-own; e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
 			t.Errorf("of a deletion the client's watch hears %+v", e)
 		}
 		set(t, witness, paths[2])
-		if e := hears(t, w[2]); e.Type != zk.EventNodeDataChanged {
-			t.Errorf("of a change a watch hears %+v", e)
-		}
+		hears(t, w[2], zk.EventNodeDataChanged)
 		answered(t, conn)
 		silent(t, w[0], w[3])
 
 		conn.Close()
 		for _, w := range []*wire.Watch{w[0], w[3]} {
-			if e := hears(t, w); e.Type != zk.EventNotWatching {
-				t.Errorf("of the end of its connection a watch hears %+v", e)
-			}
+			hears(t, w, zk.EventNotWatching)
 		}
 		if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, ""); err != wire.ErrUnsent {
 			t.Errorf("on a closed connection: %v", err)
@@ -121,17 +126,14 @@ func TestWatchNodesTwice(t *testing.T) {
 		for range 2 {
 			go func() {
 				w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:2], "")
-				if err != nil {
-					t.Error(err)
-				}
+				ok(t, err)
 				got <- w
 			}()
 		}
 		test.Within(t, 20*time.Second, "the request", func() { <-answer.Fired() })
 		answer.Release()
 		first, second := <-got, <-got
-		third, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[1:], "")
-		must(t, err)
+		third := watch(t, conn, paths[1:], "")
 		if n := p.Seen(proxy.AnyOp) - before; n != 2 {
 			t.Errorf("%d requests, want one for two nodes and one for the third", n)
 		}
@@ -139,9 +141,7 @@ func TestWatchNodesTwice(t *testing.T) {
 			t.Fatalf("%p, %p, %p", first, second, third)
 		}
 		must(t, witness.Client().Delete(paths[1], -1))
-		if e := hears(t, first[1]); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
-			t.Errorf("hears %+v", e)
-		}
+		hears(t, first[1], zk.EventNodeDeleted)
 		silent(t, first[0], third[1])
 	})
 }
@@ -184,19 +184,13 @@ func TestWatchData(t *testing.T) {
 			t.Error("a second watch")
 		}
 		first.Miss()
-		if e := hears(t, first); e.Type != 0 {
-			t.Errorf("a missed event: %+v", e)
-		}
+		hearsOf(t, first, 0, "")
 		second := watch(2)
 		set(t, witness, path)
-		if e := hears(t, second); e.Type != zk.EventNodeDataChanged || e.Path != path {
-			t.Errorf("of a change it hears %+v", e)
-		}
+		hears(t, second, zk.EventNodeDataChanged)
 		third, epoch := watch(3), conn.Epoch()
 		p.Cut()
-		if e := hears(t, third); e.Type != zk.EventNotWatching {
-			t.Errorf("of the end of its connection it hears %+v", e)
-		}
+		hears(t, third, zk.EventNotWatching)
 		test.Eventually(t, 10*time.Second, "connected", func() bool { return conn.Epoch() != epoch })
 		answered(t, conn)
 		if n := p.Seen(proxy.WatchesOp); n != 0 {
@@ -218,16 +212,13 @@ func TestWatchNodesOfThousands(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
-		w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
-		must(t, err)
+		w := watch(t, conn, paths, "")
 		if n := p.Seen(proxy.AnyOp) - before; n < 2 || n > 5 {
 			t.Errorf("%d requests for 300 kB", n)
 		}
 		for _, i := range []int{1999, 0, 1000} {
 			must(t, witness.Client().Delete(paths[i], -1))
-			if e := hears(t, w[i]); e.Type != zk.EventNodeDeleted || e.Path != paths[i] {
-				t.Errorf("watch %d hears %+v", i, e)
-			}
+			hears(t, w[i], zk.EventNodeDeleted)
 		}
 
 		p.Cut()
@@ -240,87 +231,15 @@ func TestWatchNodesOfThousands(t *testing.T) {
 	})
 }
 
-// If the connection ends, WatchNodes returns an error. Each watch ends before the next connection
-// can deliver an event.
-func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
-	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
-		paths := nodes(t, witness, 3)
-		answered(t, conn)
-		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutAfterCommit} {
-			early, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:2], "")
-			must(t, err)
-			epoch := conn.Epoch()
-			cut := p.Next(proxy.ReadOp, action)
-			if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
-				t.Errorf("WatchNodes: %v", err)
-			}
-			test.Within(t, 10*time.Second, "the cut", func() { <-cut.Fired() })
-			for _, w := range early {
-				if e := hears(t, w); e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrConnectionClosed) {
-					t.Errorf("hears %+v", e)
-				}
-			}
-			test.Eventually(t, 10*time.Second, "connected", func() bool { return conn.Epoch() != epoch })
-		}
-		answered(t, conn)
-		late, err := conn.WatchNodes(t.Context(), wire.AnySession, paths, "")
-		must(t, err)
-		must(t, witness.Client().Delete(paths[0], -1))
-		if e := hears(t, late[0]); e.Type != zk.EventNodeDeleted {
-			t.Errorf("after the reconnect a watch hears %+v", e)
-		}
-		silent(t, late[1:]...)
-	})
-}
-
-// Some servers refuse all requests without credentials. So the credentials are the first packets on
-// each connection, also if WatchNodes is called at once. The client may not read the root: for
-// Connect and WatchNodes that refusal is an answer.
-func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		server := v.Standalone(t, venue.Options{}).Addr()
-		witness := connect(t, v, 20*time.Second, []string{server}, wire.WithDigestAuth("root", "secret"))
-		must(t, errOf(witness.Client().Create("/ann", nil, 0, open)))
-		_, err := witness.Client().SetACL("/", append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(zk.PermCreate)...), -1)
-		must(t, err)
-		p := v.Proxy(t, server)
-		conn := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
-		must(t, errOf(conn.Client().Create("/ann/a", nil, 0, zk.AuthACL(zk.PermAll))))
-		var mu sync.Mutex
-		var asked []proxy.Op // on the current connection
-		p.OnRequest(func(op proxy.Op) {
-			mu.Lock()
-			defer mu.Unlock()
-			if op == proxy.ConnectOp {
-				asked = nil
-			}
-			asked = append(asked, op)
-		})
-		for range 20 {
-			epoch, changed := conn.Epoch(), conn.Changed()
-			p.Cut()
-			for conn.Epoch() == epoch {
-				<-changed
-				changed = conn.Changed()
-			}
-			_, err = conn.WatchNodes(t.Context(), wire.AnySession, []string{"/ann/a"}, "")
-			must(t, err)
-			mu.Lock()
-			if len(asked) < 2 || asked[0] != proxy.ConnectOp || asked[1] != proxy.AuthOp {
-				t.Errorf("a new connection begins with %v", asked)
-			}
-			mu.Unlock()
-		}
-	})
-}
-
-// If the server refuses go-zookeeper's SetWatches after a reconnect, drops it or does not answer,
-// the connection ends, and go-zookeeper sends the request again on the next connection. No change
-// is missed.
+// If the server refuses go-zookeeper's SetWatches after a reconnect, go-zookeeper sends it again
+// soon, and the Conn stays connected. If the connection is lost, it sends it on the next connection.
+// No change is missed.
 func TestWatchesAreSetAgain(t *testing.T) {
-	for name, action := range map[string]proxy.Action{
-		"throttled": proxy.Answer(-127), "refused": proxy.Answer(-6), "unanswered": proxy.CutBefore,
+	for name, tc := range map[string]struct {
+		action     proxy.Action
+		reconnects uint64
+	}{
+		"throttled": {proxy.Answer(-127), 1}, "refused": {proxy.Answer(-6), 1}, "unanswered": {proxy.CutBefore, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
@@ -331,7 +250,7 @@ func TestWatchesAreSetAgain(t *testing.T) {
 					must(t, err)
 					events = append(events, event)
 				}
-				twice := []*proxy.Fault{p.Next(proxy.WatchesOp, action), p.Next(proxy.WatchesOp, action)}
+				twice, epoch := []*proxy.Fault{p.Next(proxy.WatchesOp, tc.action), p.Next(proxy.WatchesOp, tc.action)}, conn.Epoch()
 				p.Refuse()
 				set(t, witness, paths[0])
 				must(t, witness.Client().Delete(paths[1], -1))
@@ -346,6 +265,9 @@ func TestWatchesAreSetAgain(t *testing.T) {
 							t.Errorf("watch %d hears %+v", i, e)
 						}
 					})
+				}
+				if n := conn.Epoch() - epoch; n != tc.reconnects {
+					t.Errorf("%d reconnects, want %d", n, tc.reconnects)
 				}
 			})
 		})
@@ -362,40 +284,11 @@ func TestWatchNodesRefused(t *testing.T) {
 			if _, err := conn.WatchNodes(t.Context(), wire.AnySession, path, ""); err != want {
 				t.Errorf("code %d: error %v, want %v", code, err, want)
 			}
-			w, err := conn.WatchNodes(t.Context(), wire.AnySession, path, "")
-			must(t, err)
+			w := watch(t, conn, path, "")
 			if p.Seen(proxy.ReadOp) == before {
 				t.Errorf("code %d: the refused watch is used again", code)
 			}
 			w[0].Miss()
-		}
-	})
-}
-
-// Of two requests that are under way, each receives its own answer.
-func TestTwoWatchNodesAtOnce(t *testing.T) {
-	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, _ *wire.Conn) {
-		paths := nodes(t, conn, 2)
-		v.Latency(time.Millisecond) // the second request is sent before the first is answered
-		p.Nth(proxy.ReadOp, 2, proxy.Answer(-127))
-		first := make(chan *wire.Watch, 1)
-		go func() {
-			defer close(first)
-			if w, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[:1], ""); err == nil {
-				first <- w[0]
-			}
-		}()
-		synctest.Wait()
-		if _, err := conn.WatchNodes(t.Context(), wire.AnySession, paths[1:], ""); err == nil {
-			t.Error("no error from the request that the server has refused")
-		}
-		w := <-first
-		if w == nil {
-			t.Fatal("an error from the request that the server has answered")
-		}
-		must(t, conn.Client().Delete(paths[0], -1))
-		if e := hears(t, w); e.Type != zk.EventNodeDeleted {
-			t.Errorf("the watch hears %+v", e)
 		}
 	})
 }
@@ -435,26 +328,101 @@ func TestADroppedWatch(t *testing.T) {
 					t.Error("not dropped")
 				}
 			}
-			if e := hears(t, w); e.Type != 0 {
-				t.Errorf("it says %+v", e)
-			}
+			hearsOf(t, w, 0, "")
 			watched(0)
 		}
 
 		w := children(path)
-		other, err := conn.WatchNodes(t.Context(), wire.AnySession, []string{path}, "")
-		must(t, err)
+		other := watch(t, conn, []string{path}, "")
 		w.Drop()
 		watched(2) // the server's watch remains for the next waiter, while the node is watched
 		w = children(path)
 		must(t, errOf(witness.Client().Create(path+"/child", nil, 0, open)))
-		if e := hears(t, w); e.Type != zk.EventNodeChildrenChanged {
-			t.Errorf("the next watch says %+v", e)
-		}
+		hears(t, w, zk.EventNodeChildrenChanged)
 		set(t, witness, path)
-		if e := hears(t, other[0]); e.Type != zk.EventNodeDataChanged {
-			t.Errorf("the other watch says %+v", e)
-		}
+		hears(t, other[0], zk.EventNodeDataChanged)
 		watched(0)
+	})
+}
+
+// release deletes a node, and creates and deletes its marker.
+func release(t *testing.T, conn *wire.Conn, path, marker string) {
+	t.Helper()
+	must(t, errOf(conn.Client().Multi(
+		&zk.CreateRequest{Path: marker, Acl: open, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: marker, Version: -1},
+		&zk.DeleteRequest{Path: path, Version: -1})))
+}
+
+func TestMarkers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		goes         func(t *testing.T, witness *wire.Conn, path, marker string)
+		want, others zk.EventType // others: who does not wait for that marker
+	}{
+		"with the marker": {release, zk.EventNodeCreated, zk.EventNodeDeleted},
+		"without": {func(t *testing.T, witness *wire.Conn, path, _ string) { must(t, witness.Client().Delete(path, -1)) },
+			zk.EventNodeDeleted, zk.EventNodeDeleted},
+		"a change": {func(t *testing.T, witness *wire.Conn, path, _ string) { set(t, witness, path) },
+			zk.EventNodeDataChanged, zk.EventNodeDataChanged},
+		"another marker": {func(t *testing.T, witness *wire.Conn, path, marker string) { release(t, witness, path, marker+"2") },
+			zk.EventNodeDeleted, zk.EventNodeDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
+				answered(t, conn)
+				paths := nodes(t, witness, 2)
+				marker := paths[0] + "-marker"
+				before := p.Seen(proxy.AnyOp)
+				w := watch(t, conn, paths, marker)
+				if n := p.Seen(proxy.AnyOp) - before; n != 1 {
+					t.Errorf("%d requests, want 1", n)
+				}
+				same := watch(t, conn, paths[:1], marker)
+				unmarked := watch(t, conn, paths[:1], "")
+				foreign := watch(t, conn, paths[:1], marker+"3") // of waiters for other nodes of the line
+				tc.goes(t, witness, paths[0], marker)
+				if same[0] != w[0] {
+					t.Error("two watches for one node and one marker")
+				}
+				if tc.want == zk.EventNodeCreated {
+					hearsOf(t, w[0], tc.want, marker)
+				} else {
+					hears(t, w[0], tc.want)
+				}
+				hears(t, unmarked[0], tc.others)
+				hears(t, foreign[0], tc.others)
+				release(t, witness, paths[1], paths[1]+"-marker")
+				hears(t, w[1], zk.EventNodeDeleted)
+				// The watch on a marker that will not be created is removed.
+				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.Session())) == 0 })
+			})
+		})
+	}
+}
+
+// For nodes that do not exist, and for nodes that are deleted without their markers, no watch is
+// left, also if the server throttles the requests that remove them.
+func TestMarkersThatNeverCome(t *testing.T) {
+	behind(t, func(t *testing.T, v venue.Venue, p *proxy.Proxy, conn, witness *wire.Conn) {
+		answered(t, conn)
+		throttled := []*proxy.Fault{p.Next(proxy.OtherOp, proxy.Answer(-127)), p.Next(proxy.OtherOp, proxy.Answer(-127))}
+		for i, path := range nodes(t, witness, 20) {
+			if i%2 == 0 {
+				must(t, witness.Client().Delete(path, -1))
+			}
+			w := watch(t, conn, []string{path}, path+"-marker")
+			if i%2 == 0 {
+				if w[0] != nil {
+					t.Fatal("a watch on a node that does not exist")
+				}
+				continue
+			}
+			must(t, witness.Client().Delete(path, -1))
+			hears(t, w[0], zk.EventNodeDeleted)
+		}
+		for _, f := range throttled {
+			test.Within(t, 20*time.Second, "the request is throttled", func() { <-f.Fired() })
+		}
+		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.Session())) == 0 })
 	})
 }
