@@ -60,12 +60,8 @@ func (of *Callers) acquire(ctx context.Context, wait bool) (*Tenure, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
-	if t := of.current.Load(); t != nil {
-		if t.join(ctx) {
-			return t, nil
-		} else if t.may() != yes {
-			_ = t.endIdle(ctx) // or the caller would queue behind it
-		}
+	if t := of.current.Load(); t != nil && t.join(ctx) {
+		return t, nil
 	}
 	if wait {
 		return of.wait(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -196,9 +197,16 @@ func TestWhatACanceledCallerLeaves(t *testing.T) {
 		}
 		if !x.of.Together { // behind a holder of the process
 			a, cancelA := begin()
+			x.queues(2)
 			b, cancelB := begin()
-			stop(b, cancelB, "2", false)
+			stop(b, cancelB, "4", false)
 			stop(a, cancelA, "1", false)
+			for _, next := range x.line { // the others have kept their places
+				x.must(nil, x.first.Leave(x.Context(), nil))
+				<-next.done
+				x.first = next.tenure
+			}
+			x.line = nil
 		}
 		x.must(nil, x.first.Leave(x.Context(), nil))
 		// Behind another client.
@@ -210,6 +218,16 @@ func TestWhatACanceledCallerLeaves(t *testing.T) {
 		stop(a, cancelA, "1", true)
 		if n := len(x.names()); n != 1 {
 			x.Fatalf("%d nodes", n)
+		}
+		for range 30 { // no caller waits for an acquire that was given up
+			c, cancelC := begin()
+			cancelC()
+			<-c.done
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_, _, err := x.of.Acquire(ctx, true)
+			if cancel(); !errors.Is(err, context.DeadlineExceeded) {
+				x.Fatalf("got %v", err)
+			}
 		}
 		x.queues(1)
 		x.deletes(theirs)
@@ -225,9 +243,12 @@ func TestWhatACanceledCallerLeaves(t *testing.T) {
 func TestACallerIsCanceledInItsTurn(t *testing.T) {
 	t.Parallel()
 	play(t, znode.Write, Sharing{Passes: 100}, func(x *story) {
-		for range 30 {
+		for i := range 30 {
 			ctx, cancel := context.WithCancel(context.Background())
 			c := x.calls(ctx)
+			if i%2 == 0 {
+				cancel() // the goroutine of the caller is woken, and runs when it has been given its turn
+			}
 			x.must(nil, x.first.Leave(x.Context(), nil))
 			cancel()
 			if <-c.done; c.err == nil {
@@ -240,6 +261,58 @@ func TestACallerIsCanceledInItsTurn(t *testing.T) {
 			x.first = x.enters(x.of)
 		}
 		x.must(nil, x.first.Leave(x.Context(), nil))
+	})
+}
+
+// A hold that has ended does not withdraw the grant that was passed on.
+func TestAHoldThatHasEndedWithdrawsNothing(t *testing.T) {
+	t.Parallel()
+	play(t, znode.Write, Sharing{Passes: 1}, func(x *story) {
+		h := new(Hold)
+		h.Begin(x.first.grant, x.queue, x.first, nil)
+		x.queues(1)
+		x.must(nil, h.Release(x.Context()))
+		<-x.line[0].done
+		if err := x.of.Withdraw(h); !errors.Is(err, hold.ErrReleased) || x.of.current.Load() != x.first || x.line[0].tenure != x.first {
+			x.Errorf("got %v", err)
+		}
+	})
+}
+
+// Readers that wait together: a later one joins their acquire, unless a writer has come behind it, or
+// the acquire has ended while it finds that out.
+func TestWhichAcquireAReaderJoins(t *testing.T) {
+	t.Parallel()
+	play(t, znode.Read, Sharing{}, func(x *story) {
+		x.must(nil, x.first.Leave(x.Context(), nil))
+		theirs := x.other(znode.Write)
+		x.queues(1)
+		f := x.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
+		x.queues(1)
+		<-f.Fired()
+		x.deletes(theirs)
+		f.Release()
+		synctest.Wait()
+		for _, c := range x.line {
+			if c.waits() {
+				x.Fatal("it waits for an acquire that has ended")
+			}
+			x.must(nil, c.tenure.Leave(x.Context(), nil))
+		}
+		theirs = x.other(znode.Write)
+		x.queues(2)
+		if n := len(x.names()); n != 2 {
+			x.Errorf("%d nodes, want one for the readers", n)
+		}
+		writes(x)
+		x.queues(1)
+		if n := len(x.names()); n != 4 {
+			x.Errorf("%d nodes, want another for the last reader", n)
+		}
+		x.deletes(theirs)
+		if c := x.line; c[2].waits() || c[3].waits() || !c[4].waits() {
+			x.Error("the last reader has overtaken a writer, or the others wait for it")
+		}
 	})
 }
 
@@ -275,6 +348,7 @@ func TestACallerThatIsCanceledAtItsGrantDoesNotHold(t *testing.T) {
 func TestWhatATryDoes(t *testing.T) {
 	t.Parallel()
 	stories(t, "try", Sharing{Passes: 1, MaxIdle: maxIdle}, func(x *story) {
+		const leaves = "an idle holder leaves soon"
 		try := func(what string, want error) {
 			x.Helper()
 			before := x.requests()
@@ -282,7 +356,7 @@ func TestWhatATryDoes(t *testing.T) {
 			switch {
 			case !errors.Is(err, want):
 				x.Errorf("%s: got %v, want %v", what, err, want)
-			case err != nil && x.requests() != before && !x.of.Together:
+			case err != nil && x.requests() != before && what != leaves && !x.of.Together:
 				x.Errorf("%s: %d requests", what, x.requests()-before)
 			case err == nil:
 				if g.Err() != nil || by.(*Tenure).users.Load() < 1 {
@@ -296,7 +370,32 @@ func TestWhatATryDoes(t *testing.T) {
 			busy = nil
 		}
 		try("held", busy)
+		x.must(nil, x.first.Leave(x.Context(), nil))
+		if x.of.Together {
+			x.of.pending = new(Tenure)
+		}
+		try("free; another reader acquires it", nil)
+		x.of.pending = nil
+		for _, pause := range []time.Duration{20 * time.Millisecond, time.Hour} {
+			x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
+			theirs, began, want := x.other(znode.Write), time.Now(), error(nil)
+			time.AfterFunc(pause, func() { x.goes(theirs) }) // virtual
+			if pause == time.Hour {
+				want = hold.ErrBusy
+			}
+			if try(leaves, want); time.Since(began) > 60*time.Millisecond {
+				x.Errorf("after %v", time.Since(began))
+			}
+			time.Sleep(pause + time.Second) // virtual
+		}
+		x.first = x.enters(x.of)
 		x.idle()
+		if !x.of.Together {
+			if t, err := x.of.wait(x.Context()); t != x.first {
+				x.Errorf("a caller that has found it held queues behind the idle grant: %v", err)
+			}
+			x.must(nil, x.first.Leave(x.Context(), nil))
+		}
 		if _, _, err := x.of.Acquire(NoWait, true); !errors.Is(err, context.Canceled) || x.first.users.Load() != 0 {
 			x.Errorf("a call that was canceled before enters: %v", err)
 		}

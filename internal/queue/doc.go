@@ -111,7 +111,7 @@
 //
 //   - by Callers.want, when guard has returned: another client waits, or has asked for the lock, no
 //     caller has entered for MaxIdle, or the grant is lost;
-//   - by Callers.acquire and EndIdle, for a caller of the process that would queue behind the grant;
+//   - by Callers.EndIdle, for a caller of the process that would queue behind the grant;
 //   - by Callers.beginLocked, when another grant takes its place.
 //
 // If the grant is held then, nobody enters any more, and the last holder gives it up (Tenure.Leave).

@@ -154,10 +154,7 @@ func (t *Tenure) enter() bool {
 			return false
 		}
 	} else if n := t.users.Add(1); n != 1 {
-		if n < 1 {
-			t.users.Add(-1)
-		}
-		return n > 1
+		return n > 1 // below 1 it is gone, and remains so
 	}
 	t.uses.Add(1)
 	return true
@@ -179,9 +176,6 @@ func (t *Tenure) Leave(ctx context.Context, _ *Hold) error {
 			return nil
 		}
 		return t.end(ctx)
-	}
-	if t.kept.Load() {
-		t.open(ctx) // the evidence may have become old during the hold
 	}
 	passed, unproved := of.pass(t, false)
 	switch {
@@ -214,7 +208,7 @@ func (of *Callers) pass(t *Tenure, idle bool) (passed, unproved bool) {
 	defer of.mu.Unlock()
 	may, next := t.may(), len(t.waiting) > 0
 	switch {
-	case of.current.Load() != t || t.grant.Err() != nil: // invariant 7
+	case t.grant.Err() != nil: // invariant 7
 		return false, false
 	case may == yes && !next && idle:
 		t.users.Store(0)

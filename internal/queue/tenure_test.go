@@ -306,7 +306,7 @@ func TestWhatAReleaseDoes(t *testing.T) {
 				if c.ctx != nil {
 					ctx = c.ctx(x)
 				}
-				owed := x.of.keeper.debt
+				owed, before := x.of.keeper.debt, x.first.passed
 				if err := x.first.Leave(ctx, nil); !errors.Is(err, c.err) && !(c.err == nil && errors.Is(err, context.Canceled) && ctx == NoWait) {
 					t.Errorf("got %v, want %v", err, c.err)
 				}
@@ -328,8 +328,8 @@ func TestWhatAReleaseDoes(t *testing.T) {
 				}
 				for i, next := range x.line { // in the order of arrival
 					<-next.done
-					if x.must(nil, next.err); i == 0 && (next.tenure == x.first) != (got == passed) {
-						t.Errorf("the next caller has another grant: %v", next.tenure != x.first)
+					if x.must(nil, next.err); (next.tenure == x.first) != (got == passed && (c.s != handoff || i+before < c.s.Passes)) {
+						t.Errorf("caller %d has another grant: %v", i, next.tenure != x.first)
 					}
 					for _, later := range x.line[i+1:] {
 						if !later.waits() {
@@ -401,6 +401,20 @@ func TestWhatTheReleaseOfAReaderDoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A release that would ask whether it may keep the grant returns when the grant is lost.
+func TestAReleaseDoesNotOutliveItsGrant(t *testing.T) {
+	t.Parallel()
+	stories(t, "no server answers", Sharing{MaxIdle: maxIdle}, func(x *story) {
+		x.habit()
+		x.proxy.Mute()
+		began := time.Now()
+		err := x.first.Leave(context.Background(), nil)
+		if took := time.Since(began); !errors.Is(err, hold.ErrLost) || took > x.first.grant.Timeout() {
+			x.Errorf("%v after %v", err, took)
+		}
+	})
 }
 
 // A caller comes, or the evidence ends, while the last holder finds out whether it may keep the grant.
