@@ -42,77 +42,21 @@ func hears(s *contract.Stage, asked <-chan struct{}) {
 func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s), direct(s)
-		holds := []*zklocks.Hold{c.read(), c.read(), c.read()}
-		elsewhere := other.read()
-		early, apart := holds[0].ReleaseRequested(), elsewhere.ReleaseRequested()
+		holds := []*zklocks.Hold{c.read(), c.read(), other.read()}
+		early, apart := holds[0].ReleaseRequested(), holds[2].ReleaseRequested()
 		s.CatchUp(c.conn)
-		m := other.first()
-		s.Must(other.requestRelease(m))
+		s.Must(other.requestRelease(other.first()))
 		hears(s, early)
-		for _, h := range append(holds, c.read()) {
-			if !contract.Closed(h.ReleaseRequested()) {
-				s.Error("a reader that shares the node was not notified")
-			}
-			release(s, h)
+		late := c.read()
+		if !contract.Closed(holds[1].ReleaseRequested()) || !contract.Closed(late.ReleaseRequested()) {
+			s.Error("a reader that shares the node was not notified")
 		}
-		s.CatchUp(other.conn)
-		if contract.Closed(apart) {
+		if s.CatchUp(other.conn); contract.Closed(apart) {
 			s.Error("a reader with a node of its own is asked")
 		}
-		h := c.read()
-		s.CatchUp(c.conn)
-		if contract.Closed(h.ReleaseRequested()) {
-			s.Error("the next node is asked")
+		for _, h := range append(holds, late) {
+			release(s, h)
 		}
-		release(s, h)
-		release(s, elsewhere)
-	})
-}
-
-// A request is written into the holder's node. The next writer of the process takes the node over
-// with the request.
-func TestARequestIsHandedOnWithTheLock(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, other := direct(s).with(rwlock.WithHandoff(1)), direct(s)
-		h := c.write()
-		line := c.queued(2)
-		s.Must(other.requestRelease(other.first()))
-		hears(s, h.ReleaseRequested())
-		release(s, h)
-		h = line[0].Granted()
-		hears(s, h.ReleaseRequested())
-		release(s, h)
-		h = line[1].Granted() // with its own node
-		s.CatchUp(c.conn)
-		if contract.Closed(h.ReleaseRequested()) {
-			s.Error("the next node is asked")
-		}
-		release(s, h)
-	})
-}
-
-// The transaction of a downgrade also writes into the write node, which is not a request. The read
-// node is another member.
-func TestADowngradeIsNotARequest(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, other := direct(s), direct(s)
-		h := c.write()
-		asked := h.ReleaseRequested()
-		s.CatchUp(c.conn)
-		before := other.first()
-		s.Must(c.Downgrade(s.Ctx, h))
-		s.CatchUp(c.conn)
-		if contract.Closed(asked) || other.first().ReleaseRequested {
-			s.Error("asked by a downgrade")
-		}
-		s.Is(other.requestRelease(before), zk.ErrNoNode)
-		after := other.first()
-		if after.Kind != observe.KindRead || after.ReleaseRequested {
-			s.Errorf("%+v", after)
-		}
-		s.Must(other.requestRelease(after))
-		hears(s, asked)
-		release(s, h)
 	})
 }
 
@@ -142,43 +86,6 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				hears(s, asked)
 				s.Must(h.Verify(s.Ctx))
 				release(s, h)
-			})
-		})
-	}
-}
-
-// Nothing remains of a hold with ReleaseRequested after its connection, its session or its node has
-// ended. The bubble fails if a goroutine is left.
-func TestHoldsWithReleaseRequestedAreForgotten(t *testing.T) {
-	for name, end := range map[string]func(*contract.Stage, *client){
-		"closed":         func(_ *contract.Stage, c *client) { c.conn.Close() },
-		"closed offline": func(s *contract.Stage, c *client) { c.proxy.Refuse(); c.conn.Close(); s.Pass(time.Minute) },
-		"expired":        func(s *contract.Stage, c *client) { s.Expire(c.conn) },
-		"expired offline": func(s *contract.Stage, c *client) {
-			c.proxy.Refuse()
-			s.Expire(c.conn)
-			s.Must(c.proxy.Accept())
-		},
-		"deleted": func(s *contract.Stage, c *client) { s.Must(s.Witness.Client().Delete(c.first().Path, -1)) },
-		"deleted while it may not be read": func(s *contract.Stage, c *client) {
-			node := c.first().Path
-			_, err := s.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-			s.Must(err)
-			s.Must(s.Witness.Client().Delete(node, -1))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c := behind(s)
-				h := c.write()
-				asked := h.ReleaseRequested()
-				s.CatchUp(c.conn)
-				end(s, c)
-				s.Settle()
-				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-				if contract.Closed(asked) {
-					s.Error("asked to release by the end of the hold")
-				}
 			})
 		})
 	}
@@ -259,29 +166,5 @@ func TestAMemberIsAskedThroughAServerThatIsBehind(t *testing.T) {
 			t.Errorf("error %v, although another node has taken its place", err)
 		}
 		must(h.Release(ctx))
-	})
-}
-
-// Each write into a holder's node is an event that does not end the hold. After many writes the
-// holder reads its node more and more rarely.
-func TestManyWritesIntoTheNodeOfALongHold(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := behind(s)
-		h, err := c.Lock(s.Ctx)
-		s.Must(err)
-		if !h.Held() {
-			s.Error(h.Err())
-		}
-		for range 60 {
-			_, err := s.Witness.Client().Set(last(s), nil, -1)
-			s.Must(err)
-			s.Settle()
-		}
-		before := c.proxy.Seen(proxy.ReadOp)
-		time.Sleep(time.Minute) // virtual
-		if n := c.proxy.Seen(proxy.ReadOp) - before; n > 5 {
-			s.Errorf("%d reads in a minute", n)
-		}
-		release(s, h)
 	})
 }

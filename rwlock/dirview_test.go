@@ -5,8 +5,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
@@ -80,39 +78,6 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 	})
 }
 
-// A single reader detects that its node was deleted when it calls Verify or Release. The first
-// reader that joins checks the node.
-func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		c := behind(s)
-		deleted := func() {
-			s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
-			s.CatchUp(c.conn)
-		}
-		for _, joined := range []bool{false, true} {
-			seesNoWriter(s, c)
-			holds := []*zklocks.Hold{c.read()}
-			if joined {
-				before := requests(c)
-				holds = append(holds, c.read(), c.read(), c.read())
-				if n := requests(c) - before; n != 1 {
-					s.Errorf("%d requests for three readers that join", n)
-				}
-			}
-			deleted()
-			reader := c.read()
-			if reader.Token() == holds[0].Token() {
-				s.Errorf("after a join %v: one more has joined", joined)
-			}
-			release(s, reader)
-			for _, h := range holds {
-				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-			}
-		}
-	})
-}
-
 // seesWriters queues writers repeatedly, until the reads of c no longer watch for writers: each
 // read then costs a create, a listing and a delete.
 func seesWriters(s *contract.Stage, c, w *client) {
@@ -149,96 +114,5 @@ func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 			release(s, c.read())
 		}
 		seesNoWriter(s, c)
-	})
-}
-
-// A reader that joins must be certain that no writer waits, so it sends a request. If it is
-// canceled, the next reader does.
-func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		c, w := behind(s), direct(s)
-		seesWriters(s, c, w)
-		release(s, w.write())
-		first := c.read()
-		held := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
-		canceled := contract.Begin(s, s.Ctx, c.RLock)
-		s.Fired(held)
-		canceled.Stop()
-		held.Release()
-		s.CatchUp(c.conn)
-		before := requests(c)
-		second := c.read()
-		if n := requests(c) - before; n != 1 { // for the node; the canceled reader has set the watch
-			s.Errorf("%d requests of the first reader that joins", n)
-		}
-		before = requests(c)
-		third := c.read()
-		if n := requests(c) - before; n != 0 {
-			s.Errorf("%d requests of the second reader that joins", n)
-		}
-		s.InLine(1)
-		writer := w.waitWrite(2)
-		s.CatchUp(c.conn)
-		reader := c.waitRead(3)
-		reader.Waits()
-		for _, h := range []*zklocks.Hold{first, second, third} {
-			release(s, h)
-		}
-		release(s, writer.Granted())
-		release(s, reader.Granted())
-	})
-}
-
-// Readers that hold for less time than a request takes have left when the first reader that joins
-// receives its answer. That reader holds their node.
-func TestAReaderThatChecksKeepsTheNode(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		c, w := behind(s), direct(s)
-		for _, row := range []struct {
-			name    string
-			prepare func()
-		}{
-			{"for the node", func() { seesNoWriter(s, c) }}, // first, because after seesWriters it takes many reads
-			{"for the node, and writers", func() { seesWriters(s, c, w); release(s, w.write()) }},
-		} {
-			row.prepare()
-			first := c.read()
-			asks := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
-			second := contract.Begin(s, s.Ctx, c.RLock)
-			s.Fired(asks)
-			release(s, first)
-			s.InLine(1)
-			asks.Release()
-			h := second.Granted()
-			if h.Token() != first.Token() {
-				s.Errorf("it asks %s: it has a node of its own", row.name)
-			}
-			release(s, h)
-			s.Empty()
-		}
-	})
-}
-
-// No reader overtakes a writer that queues while the reader checks: the event of its touch arrives
-// before the answer.
-func TestAWriterThatComesDuringTheCheck(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		c, w := behind(s), direct(s)
-		seesNoWriter(s, c)
-		first := c.read()
-		asks := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
-		second := contract.Begin(s, s.Ctx, c.RLock)
-		s.Fired(asks)
-		writer := w.waitWrite(2)
-		asks.Release()
-		s.InLine(3)
-		release(s, first)
-		h := writer.Granted()
-		second.Waits()
-		release(s, h)
-		release(s, second.Granted())
 	})
 }

@@ -151,11 +151,6 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 		s.Lost(h.Lost())
 		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrLost)
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-
-		h = c.write() // no waiter watches this node
-		s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
-		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrLost)
-		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
 }
 
@@ -258,59 +253,6 @@ func (c *client) downgrading(h *zklocks.Hold, action proxy.Action) (*proxy.Fault
 	return f, down
 }
 
-// releasing begins a release.
-func (c *client) releasing(h *zklocks.Hold) *contract.Attempt[any] {
-	return contract.Begin(c, c.Ctx, func(ctx context.Context) (any, error) { return nil, h.Release(ctx) })
-}
-
-// Release waits until the downgrade has ended: only then it is known which node to delete.
-func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c, w := behind(s), direct(s)
-				h := c.write()
-				writer := w.waitWrite(2)
-				f, down := c.downgrading(h, action)
-				up := c.releasing(h)
-				s.CatchUp(s.Witness)
-				f.Release()
-				up.Granted()
-				down.Ended()
-				if h.Held() {
-					s.Error("held after the release")
-				}
-				release(s, writer.Granted())
-			})
-		})
-	}
-}
-
-// Release ends the hold during its Downgrade, and then the node is deleted, with its session or
-// alone. The hold was released, so that is not a loss. Downgrade must return ErrReleased, not the
-// server's error for the node.
-func TestADowngradeDuringAReleaseReturnsErrReleased(t *testing.T) {
-	for name, strike := range map[string]func(*contract.Stage, *client, string){
-		"expired": func(s *contract.Stage, c *client, _ string) { s.Expire(c.conn) },
-		"deleted": func(s *contract.Stage, _ *client, node string) { s.Must(s.Witness.Client().Delete(node, -1)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c := behind(s)
-				h := c.write()
-				node := contract.NodeOf(h)
-				f, down := c.downgrading(h, proxy.HoldRequest)
-				up := c.releasing(h)
-				s.Settle() // Release has ended the hold, and waits for the result of the downgrade
-				strike(s, c, node)
-				f.Release()
-				s.Is(down.Failed(), zklocks.ErrReleased)
-				up.Ended()
-			})
-		})
-	}
-}
-
 func TestDowngradeContinuesAfterItsContextIsCanceled(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, r := behind(s), direct(s)
@@ -351,20 +293,6 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 	}
 }
 
-func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := direct(s)
-		h := c.write()
-		ctx := h.Context(s.Ctx)
-		s.Must(c.Downgrade(s.Ctx, h))
-		s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[0], -1))
-		s.Lost(h.Lost())
-		test.Within(s, soon, "the context ends", func() { <-ctx.Done() })
-		s.Is(context.Cause(ctx), zklocks.ErrLost)
-		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-	})
-}
-
 // The write to the old node that wakes the waiters must not double the size of the transaction.
 func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -377,21 +305,6 @@ func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 		if len(q) != 1 || q[0].Kind != observe.KindRead || len(q[0].Data) != len(data) {
 			s.Errorf("in the queue: %d", len(q))
 		}
-		release(s, h)
-	})
-}
-
-func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		c := direct(s).with(zklocks.WithACL(zk.WorldACL(zk.PermRead)))
-		h := c.write()
-		err := c.Downgrade(s.Ctx, h)
-		s.Is(err, zk.ErrNoAuth)
-		if want := "WRITE on " + s.Dir + "/"; err == nil || !strings.Contains(err.Error(), want) {
-			s.Errorf("%v, want %q in it", err, want)
-		}
-		s.Must(h.Verify(s.Ctx)) // the hold is still for writing
 		release(s, h)
 	})
 }

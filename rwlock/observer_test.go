@@ -25,27 +25,6 @@ func observed(s *contract.Stage, opts ...rwlock.Option) (*rwlock.RWMutex, *contr
 	return rwlock.New(locks.On(s.Connect()), s.Path, append(opts, zklocks.WithObserver(e.Observer()))...), e
 }
 
-func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		mu, events := observed(s)
-		first, err := mu.RLock(s.Ctx)
-		s.Must(err)
-		second, err := mu.RLock(s.Ctx)
-		s.Must(err)
-		a, b := contract.Next[observe.Granted](events, 2), contract.Of[observe.Granted](events)[0]
-		if b.Joined || !a.Joined || a.LockInfo != b.LockInfo || a.Token != second.Token() {
-			s.Errorf("%+v, then %+v", b, a)
-		}
-		s.Must(first.Release(s.Ctx))
-		contract.Next[observe.Released](events, 1)
-		s.Must(second.Release(s.Ctx))
-		contract.Next[observe.Released](events, 2)
-		if n := len(contract.Of[any](events)); n != 6 {
-			s.Errorf("%d events: %+v", n, contract.Of[any](events))
-		}
-	})
-}
-
 func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		writer := rwlock.New(locks.On(s.Connect()), s.Path)
@@ -230,26 +209,6 @@ func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
 		if want := []observe.Kind{"?write", "write", "-write", "?read", "read", "-read"}; !slices.Equal(kinds, want) {
 			s.Errorf("called (?), granted and released (-): %v, want %v", kinds, want)
 		}
-	})
-}
-
-func TestALockThatIsHandedOnIsJoined(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		mu, events := observed(s, rwlock.WithHandoff(4))
-		h, err := mu.Lock(s.Ctx)
-		s.Must(err)
-		a := contract.Begin(s, s.Ctx, mu.Lock)
-		s.Settle()
-		s.Must(h.Release(s.Ctx))
-		got := a.Granted()
-		if g := contract.Next[observe.Granted](events, 2); !g.Joined || g.Token != h.Token() {
-			s.Errorf("%+v", g)
-		}
-		s.Must(got.Release(s.Ctx))
-		if n := len(contract.Of[observe.Queued](events)); n != 0 {
-			s.Errorf("%d queued, and no other process was in front", n)
-		}
-		events.Balanced()
 	})
 }
 

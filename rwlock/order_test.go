@@ -116,21 +116,6 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 	})
 }
 
-func TestAReaderIsNotBlockedByLaterWriters(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		first, r, second := direct(s), direct(s), direct(s)
-		h := first.write()
-		reader := r.waitRead(2)
-		writer := second.waitWrite(3)
-		release(s, h)
-		got := reader.Granted()
-		s.CatchUp(second.conn)
-		writer.Waits()
-		release(s, got)
-		release(s, writer.Granted())
-	})
-}
-
 func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		first, second := direct(s), behind(s)

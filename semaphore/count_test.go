@@ -30,23 +30,6 @@ func stored(s *contract.Stage) string {
 	return string(data)
 }
 
-func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		release(s, newClient(s, 3).acquire(1))
-		other := newClient(s, 4)
-		for range 2 {
-			_, err := other.Acquire(s.Ctx, 1)
-			s.Is(err, semaphore.ErrMismatch)
-			_, err = other.TryAcquire(s.Ctx, 1)
-			s.Is(err, semaphore.ErrMismatch)
-		}
-		if got := stored(s); got != "3" {
-			s.Errorf("stored %q", got)
-		}
-		s.EmptyNow()
-	})
-}
-
 // A rollout to another number tries again and again. None of its calls makes the queue again that
 // the server has deleted: it would remain forever, and the old number with it.
 func TestARefusedCallDoesNotFreezeTheNumber(t *testing.T) {
@@ -254,20 +237,6 @@ func TestASemaphoreMadeAfterAResizeFollowsIt(t *testing.T) {
 		}
 		_, err := newClient(s, 2).TryAcquire(s.Ctx, 1) // without the option
 		s.Is(err, semaphore.ErrMismatch)
-	})
-}
-
-// A waiter that asks for more permits than a Resize leaves gets an error, even if it has never read
-// a number other than the stored number.
-func TestResizeDownRefusesARequestByTheStoredNumber(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		holder := newClient(s, 4)
-		h := holder.acquire(4)
-		waiter := newClient(s, 1, semaphore.WithStoredPermits())
-		a := waiter.wait(3, 7)
-		s.Must(holder.Resize(s.Ctx, 2))
-		s.Is(a.Failed(), semaphore.ErrTooMany)
-		release(s, h)
 	})
 }
 
@@ -588,20 +557,6 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 		if got := stored(s); got != "5" {
 			s.Errorf("after a while, stored %q", got)
 		}
-	})
-}
-
-// A semaphore was deleted and created with another number. Clients that have read the old number
-// use the new one.
-func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 3)
-		release(s, c.acquire(3))
-		deleteAll(s)
-		h := newClient(s, 1).acquire(1)
-		_, err := c.TryAcquire(s.Ctx, 1)
-		s.Is(err, zklocks.ErrBusy) // of the only permit
-		release(s, h)
 	})
 }
 

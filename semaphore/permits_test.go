@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,77 +113,6 @@ func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		release(s, h)
 		release(s, holds[0])
-	})
-}
-
-// However many permits there are, a waiter watches all nodes with one request, and lists once more.
-func TestTheRequestsOfAWaiterDoNotGrowWithThePermits(t *testing.T) {
-	for _, permits := range []int{2, 40} {
-		t.Run(strconv.Itoa(permits), func(t *testing.T) {
-			contract.InMemory(t, "/queue", func(s *contract.Stage) { requestsOfAWaiter(s, permits) })
-		})
-	}
-}
-
-func requestsOfAWaiter(s *contract.Stage, permits int) {
-	c := newClient(s, permits)
-	var holds []*zklocks.Hold
-	for range permits {
-		holds = append(holds, c.acquire(1))
-	}
-	next := newClient(s, permits).wait(1, permits+1)
-	last, p := behind(s, permits)
-	_, err := last.TryAcquire(s.Ctx, 1) // reads the number of permits once
-	s.Is(err, zklocks.ErrBusy)
-	reads, lists := p.Seen(proxy.ReadOp), p.Seen(proxy.ListOp)
-	a := last.wait(1, permits+2)
-	s.CatchUp(last.conn)
-	if n := p.Seen(proxy.ReadOp) - reads; n != 1 {
-		s.Errorf("%d permits: %d requests to watch", permits, n)
-	}
-	release(s, holds[0])
-	release(s, next.Granted())
-	release(s, a.Granted())
-	if n := p.Seen(proxy.ReadOp) - reads; n != 1 {
-		s.Errorf("%d permits: %d requests to watch in all", permits, n)
-	}
-	if n := p.Seen(proxy.ListOp) - lists; n > 3 {
-		s.Errorf("%d permits: %d listings", permits, n)
-	}
-	for _, h := range holds[1:] {
-		release(s, h)
-	}
-	s.Empty()
-}
-
-// Two callers each want three of four permits. They must not get two each and wait forever.
-func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		var all sync.WaitGroup
-		var inside atomic.Int32
-		for range 4 {
-			c := newClient(s, 4)
-			all.Go(func() {
-				for range 10 {
-					h, err := c.Acquire(s.Ctx, 3)
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					if n := inside.Add(1); n != 1 {
-						s.Errorf("%d holders of three of four permits", n)
-					}
-					if err := h.Verify(s.Ctx); err != nil { // long enough for another holder to be granted
-						s.Error(err)
-					}
-					inside.Add(-1)
-					if err := h.Release(s.Ctx); err != nil {
-						s.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
 	})
 }
 
