@@ -425,33 +425,6 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-func TestLag(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := zktest.NewServer(t, zktest.WithMembers(3))
-		follower := s.Members()[slices.IndexFunc(s.Members(), func(m *zktest.Member) bool { return m != s.Leader() })]
-		a, b := s.Host("a"), s.Host("b")
-		for _, m := range s.Members() { // each host reaches one member
-			if m == follower {
-				b.To(m).Partition()
-			} else {
-				a.To(m).Partition()
-			}
-		}
-		old, fresh := a.Connect(t, 20*time.Second).Client(), b.Connect(t, 20*time.Second).Client()
-		follower.Lag(3 * time.Second)
-		_, err := fresh.Create("/new", nil, 0, acl)
-		must(t, err)
-		began := time.Now()
-		if err := exists(old, "/new")(); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("behind a lagging member: %v", err)
-		}
-		eventually(t, 10*time.Second, exists(old, "/new"))
-		if took := time.Since(began); took < 2*time.Second {
-			t.Errorf("it lags by %v", took)
-		}
-	})
-}
-
 func TestHostToMember(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithMembers(3))

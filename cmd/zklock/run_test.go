@@ -246,17 +246,6 @@ func TestANestedRunOnTheSamePath(t *testing.T) {
 	ends(t, realzk.StartProgram(t, cmd), 0)
 }
 
-func TestPermitsAtThePathOfALock(t *testing.T) {
-	t.Parallel()
-	path := test.Path(t)
-	h := holder(t, path)
-	ends(t, start(t, "", "run", "-permits", "2", path, "--", "true"), exitFailed, path+" is in use by a lock of another kind")
-	inLine(t, path, 1)
-	finish(t, h)
-	ends(t, start(t, "", "run", path, "--", "true"), 0)
-	free(t, path)
-}
-
 // A node with data of another program is no lock: run and resize say so, and the data stay.
 func TestDataOfAnotherProgram(t *testing.T) {
 	t.Parallel()

@@ -332,7 +332,8 @@ func TestTheErrorTellsWhyThereIsNoConnection(t *testing.T) {
 		expired.Store(true)
 		p.Cut()
 		test.Eventually(t, 10*time.Second, "the connection is lost", func() bool { return conn.State() != zk.StateHasSession })
-		if err := unreached(t, Of(conn)); !strings.Contains(err.Error(), "; tried: "+p.Addr()+"; last attempt: "+why.Error()) {
+		time.Sleep(10 * time.Second) // virtual
+		if err := unreached(t, Of(conn)); !strings.Contains(err.Error(), "no connection for 15") || !strings.Contains(err.Error(), "; tried: "+p.Addr()+"; last attempt: "+why.Error()) {
 			t.Errorf("error %v, want why the last attempt failed", err)
 		}
 	})

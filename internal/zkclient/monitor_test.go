@@ -2,6 +2,7 @@ package zkclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -130,11 +131,9 @@ func TestAliveComesBackWithTheConnection(t *testing.T) {
 		lease, lost := l.keep(t)
 		l.MuteReplies()
 		result(t, 10*time.Second, "loss", lost)
-		l.Unmute()
-		test.Eventually(t, 10*time.Second, "alive again, or expired", func() bool {
-			return lease.Alive() == nil || l.conn.Session() != l.sess && l.conn.Session() != 0
-		})
-		must(t, l.client.Refresh(within(t, 10*time.Second), l.conn.Session()))
+		l.Unmute() // cuts the connection
+		must(t, l.client.Refresh(within(t, 10*time.Second), l.sess))
+		must(t, lease.Alive())
 	})
 }
 
@@ -191,10 +190,17 @@ func TestFinish(t *testing.T) {
 				}
 				call := make(chan error)
 				defer close(call)
+				other := l.client.Keep(l.sess)
+				other.Lost(hold.ErrLost)
+				mustBe(t, result(t, time.Second, "a later call", async(func() error { return other.Finish(ctx, "", func() error { return <-call }) })), hold.ErrLost)
 				finished := async(func() error { return lease.Finish(ctx, "it goes on", func() error { return <-call }) })
 				synctest.Wait()
 				c.meanwhile(l, lease, cancel)
+				deadline := lease.Deadline()
 				err := result(t, 20*time.Second, "the call", finished)
+				if late := time.Since(deadline); errors.Is(err, errUnheard) && late != 0 {
+					t.Errorf("%v after the deadline", late)
+				}
 				for _, want := range c.want {
 					mustBe(t, err, want)
 				}
@@ -236,12 +242,7 @@ func TestAStrayIsSearchedForAMinute(t *testing.T) {
 
 func TestRefreshWaitsForAnAnswer(t *testing.T) {
 	withLine(t, 4*time.Second, func(t *testing.T, l *line) {
-		time.Sleep(time.Minute) // virtual: without a lease nothing proves that the session lives
-		before := l.conn.Alive(l.sess)
 		must(t, l.client.Refresh(within(t, 10*time.Second), l.sess))
-		if before || !l.conn.Alive(l.sess) {
-			t.Errorf("alive before: %v, and after Refresh: %v", before, l.conn.Alive(l.sess))
-		}
 		hold := l.Next(proxy.CheckOp, proxy.HoldReply)
 		done := async(func() error { return l.client.Refresh(within(t, 10*time.Second), l.sess) })
 		fired(t, hold)

@@ -114,7 +114,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 			return nil
 		case o == unsent:
 			continue
-		case o == refused && !(perhaps && err == zk.ErrNoNode):
+		case o == refused && !perhaps:
 			return err
 		}
 		perhaps = true

@@ -273,10 +273,12 @@ func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 	for name, c := range map[string]struct {
 		longer int // bytes more in the name of the marker, which the request has twice
+		acl    int // bytes of the ACL
 		marked bool
 	}{
-		"as large as it may be": {490_000, true},
-		"larger":                {510_000, false},
+		"as large as it may be": {490_000, 10, true},
+		"larger":                {510_000, 10, false},
+		"larger by the ACL":     {490_000, 20_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
@@ -284,7 +286,7 @@ func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 				marker := strings.Repeat("m", c.longer)
 				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.Session(), marker, []string{l.path(n)})
 				must(t, err)
-				must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: marker, ACL: open}))
+				must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: marker, ACL: append(zk.DigestACL(zk.PermAll, strings.Repeat("u", c.acl), "p"), open...)}))
 				if e := event(t, w[0]); Released(e) != c.marked || !Gone(e) {
 					t.Errorf("the watch fires with %+v", e)
 				}
