@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -451,6 +453,19 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// Size is at least the size of the claim's operations.
+func TestTheSizeOfAClaim(t *testing.T) {
+	claim := Claim{Dir: "/jobs", Kind: znode.Lock, Data: make([]byte, 1000), ACL: open, Touch: true, Check: &zk.CheckVersionRequest{Path: strings.Repeat("/x", 200)}}
+	for _, claim.Nodes = range []int{1, 2, 900} {
+		if size, ops := claim.Size(), Size(newClaimTry(nil, 1, []Claim{claim}).ops); size < ops || size > ops+20*claim.Nodes+100 {
+			t.Errorf("%d nodes: %d, the operations have %d", claim.Nodes, size, ops)
+		}
+	}
+	if claim.Nodes = math.MaxInt; claim.Size() <= MaxRequest {
+		t.Error("as many nodes as there are numbers fit into a request")
+	}
 }
 
 // Each path that a server returns for a created node is parsed as a node with a usable sequence
