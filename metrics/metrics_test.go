@@ -243,18 +243,6 @@ func TestTheOldestCallAndHoldAreMeasured(t *testing.T) {
 	})
 }
 
-// BenchmarkObserver measures what the events of one call and its hold cost.
-func BenchmarkObserver(b *testing.B) {
-	o := metrics.Observer(prometheus.NewRegistry())
-	lock, now := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}, time.Now()
-	b.ReportAllocs()
-	for b.Loop() {
-		o.Called(observe.Called{LockInfo: lock, At: now})
-		o.Granted(observe.Granted{LockInfo: lock, At: now})
-		o.Released(observe.Released{LockInfo: lock, At: now})
-	}
-}
-
 // What each event says is counted, under the path's label, also of calls and holds that began
 // before the observer came. The sums are those of the histograms.
 func TestEventsAreCounted(t *testing.T) {

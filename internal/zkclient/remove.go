@@ -75,8 +75,8 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 		return nil
 	}
 	perhaps, err := c.delete(session, paths, markers...)
-	if len(markers) > 0 && outcomeOf(err) == refused && err != zk.ErrNoNode {
-		// The server refuses a marker. An earlier try, whose reply was lost, may have succeeded.
+	if len(markers) > 0 && outcomeOf(err) == refused {
+		// Perhaps the server refuses a marker. An earlier try, whose reply was lost, may have succeeded.
 		before := perhaps
 		perhaps, err = c.delete(session, paths)
 		perhaps = perhaps || before
@@ -107,11 +107,7 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 				err = nil
 			}
 		}
-		switch {
-		case err == nil:
-		case outcomeOf(err) != refused:
-			return err
-		case result == nil || result == zk.ErrNoNode:
+		if err != nil && (result == nil || result == zk.ErrNoNode) {
 			result = err
 		}
 	}
