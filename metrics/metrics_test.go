@@ -272,6 +272,10 @@ func TestEventsAreCounted(t *testing.T) {
 		"zklocks_waiting{kind=write,path=/x}":                 2,
 		"zklocks_retries_total{op=list,path=/x}":              2,
 	})
+	for range 2 { // both began at the same instant
+		o.Failed(observe.Failed{LockInfo: lock, Cause: zklocks.ErrBusy})
+	}
+	checks(t, registry, "ended", map[string]float64{"zklocks_waiting{kind=write,path=/x}": 0})
 	families, err := registry.Gather()
 	must(t, err)
 	sums := map[string]float64{}

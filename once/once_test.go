@@ -627,13 +627,15 @@ func TestForeignData(t *testing.T) {
 			}
 		}
 		// What another program writes during the work remains, and the run is not recorded.
-		must(t, a.Client().Delete(record, -1))
-		err := a.job.RunSlot(t.Context(), "1", func(context.Context, *zklocks.Hold) error {
-			_, err := a.Client().Set(record, []byte("theirs"), -1)
-			return err
-		})
-		if data, _, _ := a.Client().Get(record); err == nil || !strings.Contains(err.Error(), "the record of it is not confirmed") || string(data) != "theirs" {
-			t.Errorf("%v, and the record is %q", err, data)
+		for _, theirs := range []string{"theirs", `{"slot":"0","start":"2026-11-26T00:00:00Z"}`} {
+			must(t, a.Client().Delete(record, -1))
+			err := a.job.RunSlot(t.Context(), "1", func(context.Context, *zklocks.Hold) error {
+				_, err := a.Client().Set(record, []byte(theirs), -1)
+				return err
+			})
+			if data, _, _ := a.Client().Get(record); err == nil || !strings.Contains(err.Error(), "the record of it is not confirmed") || string(data) != theirs {
+				t.Errorf("%v, and the record is %q", err, data)
+			}
 		}
 		// An operator deletes the record: the slot is run again.
 		must(t, a.Client().Delete(record, -1))

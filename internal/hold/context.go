@@ -7,7 +7,6 @@ import "context"
 // ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	NeedContext(parent)
-	_ = h.Settle()
 	ctx, cancel := context.WithCancelCause(parent)
 	context.AfterFunc(ctx, h.OnEnd(cancel))
 	return &holdContext{ctx, h, parent, cancel}

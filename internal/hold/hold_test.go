@@ -81,6 +81,11 @@ func TestALossIsToldToAll(t *testing.T) {
 	if end := errors.Join(ErrLost, why); !named.lose(end) || named.Settle() != end {
 		t.Errorf("%v says twice that the lock is lost", named.Settle())
 	}
+	unaware := Hold{State: &l.grant} // nobody has checked it
+	var told error
+	if unaware.OnEnd(func(end error) { told = end }); !errors.Is(told, ErrLost) {
+		t.Errorf("a hook that is added after the loss is told %v", told)
+	}
 	late := l.Context(t.Context())
 	if late.Err() == nil || !errors.Is(context.Cause(late), ErrLost) {
 		t.Fatal("a context made after the loss is alive")
@@ -276,9 +281,10 @@ func TestHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	}
 }
 
-// When Lose returns, the holders are notified, also if another goroutine has ended the grant.
+// When Lose or Release returns, the holders are notified, also if another goroutine has ended the
+// grant.
 func TestALossWaitsForTheGoroutineThatTells(t *testing.T) {
-	for range 200 {
+	for i := range 200 {
 		l := begin(alive)
 		telling := make(chan struct{})
 		var second, told atomic.Bool
@@ -295,8 +301,13 @@ func TestALossWaitsForTheGoroutineThatTells(t *testing.T) {
 		first.Go(func() { l.grant.Lose(errors.New("first")) })
 		<-telling
 		second.Store(true)
-		if l.grant.Lose(errors.New("second")); !told.Load() {
-			t.Fatal("Lose has returned, and the holder has not been told")
+		if i%2 == 0 {
+			l.grant.Lose(errors.New("second"))
+		} else if err := release(&l.Hold); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		if !told.Load() {
+			t.Fatal("Lose or Release has returned, and the holder has not been told")
 		}
 		first.Wait()
 	}

@@ -162,12 +162,17 @@ func TestMakeNode(t *testing.T) {
 			mustBe(t, l.client.SetWith(ctx, l.dir+"/n", []byte("9"), int32(min(version, 1)), l.dir+"/n/below", open), want)
 		}
 		l.stays(t, l.dir+"/n/below")
-		mustBe(t, l.client.Set(ctx, l.dir+"/n", nil, 1), zk.ErrBadVersion)
+		second := l.Next(proxy.SetOp, proxy.HoldRequest) // without the directory, which exists
+		late := async(func() error { return l.client.SetWith(ctx, l.dir+"/n", nil, 2, l.dir+"/n/below", open) })
+		fired(t, second)
+		must(t, errOf(l.witness.Client().Set(l.dir+"/n", nil, 2)))
+		second.Release()
+		mustBe(t, <-late, zk.ErrBadVersion)
 		must(t, l.client.MakeNode(ctx, l.dir+"/p/q", nil, open))
 		must(t, l.witness.Client().Delete(l.dir+"/p/q", -1))
 		l.reaped(t, l.dir+"/p") // a parent that MakeNode has created
 		ephemeral := l.path(l.claim(t, 1)[0])
-		mustBe(t, l.client.MakeDir(ctx, ephemeral+"/x", open), zk.ErrNoChildrenForEphemerals)
+		mustBe(t, l.client.MakeDir(ctx, ephemeral+"/x/y", open), zk.ErrNoChildrenForEphemerals)
 		if err := l.client.MakeDir(ctx, l.dir+"/no-acl", nil); !errors.Is(err, zk.ErrInvalidACL) {
 			t.Errorf("without an ACL: %v", err)
 		}

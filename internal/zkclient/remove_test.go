@@ -41,6 +41,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 	}
 	for _, cut := range cuts {
 		rows = append(rows,
+			row{name: "three with a marker, " + cut.String(), nodes: 3, faults: []fault{{1, cut}}, marker: "-marker"},
 			row{name: "one, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}},
 			row{name: "one with a marker, " + cut.String(), nodes: 1, faults: []fault{{1, cut}}, marker: "-marker"},
 			row{name: "three, " + cut.String(), nodes: 3, faults: []fault{{1, cut}}},
@@ -53,7 +54,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
 				nodes := l.claim(t, c.nodes)
-				w := l.watchMarker(t, nodes[0])
+				w := l.watchMarker(t, nodes...)
 				for _, i := range c.gone {
 					must(t, l.witness.Client().Delete(l.path(nodes[i]), -1))
 				}
@@ -258,11 +259,15 @@ func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
 	return err
 }
 
-// watchMarker sets a watch on a node and its release marker, from another process.
-func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
+// watchMarker watches nodes, and the release marker of the first, from another process. It returns
+// the watch on the first.
+func (l *line) watchMarker(t *testing.T, nodes ...znode.Node) *Watch {
 	t.Helper()
-	other := Of(l.witness)
-	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.Session(), "-marker", []string{l.path(n)})
+	var paths []string
+	for _, n := range nodes {
+		paths = append(paths, l.path(n))
+	}
+	w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.Session(), "-marker", paths)
 	if err != nil {
 		t.Fatal(err)
 	}
