@@ -236,9 +236,9 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 // closed, then the server is asked to delete their nodes. Calls that wait return an error that
 // matches zk.ErrClosing.
 //
-// Close waits up to a second for the server's answer. Before that it waits up to two seconds if
-// more requests are queued than the client can send. If no answer comes, the error says so, and the
-// nodes may remain until the session expires. A second call waits for the first and returns nil.
+// Close waits for the server's answer, at most a second, and not at all without a connection. If no
+// answer comes, the error says so, and the nodes may remain until the session expires. A second call
+// waits for the first and returns nil.
 func (c *Conn) Close() error {
 	if c == nil {
 		return errNilConn

@@ -34,7 +34,7 @@ type Conn struct {
 	returned atomic.Bool     // Connect has returned the Conn
 	events   context.Context // done when Connect has failed: no session event is reported after that
 	failed   context.CancelFunc
-	work     sync.WaitGroup // run and followEnsemble
+	work     sync.WaitGroup // run
 	reported atomic.Int32   // the zk.State of the last session event
 
 	logged sync.Map     // the messages that Printf does not log again now
@@ -183,7 +183,8 @@ func (c *Conn) Close() error {
 	if !c.returned.Load() {
 		return nil
 	}
-	limit := time.After(closeLimit)
+	limit, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
 	c.stopMoves()
 	c.moving <- struct{}{}
 	defer func() { <-c.moving }()
@@ -191,8 +192,8 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	session := c.Session()
-	c.end(limit)
-	c.putAway()
+	c.end(limit.Done())
+	c.putAway(limit.Done())
 	if session == 0 || c.closeConfirmed.Load() {
 		return nil
 	}
@@ -203,7 +204,7 @@ func (c *Conn) Close() error {
 // request to end the session is sent, and the server has until limit to answer it; then the network
 // connection is closed. The holds are lost first, because a server that does not read may never
 // take the request.
-func (c *Conn) end(limit <-chan time.Time) {
+func (c *Conn) end(limit <-chan struct{}) {
 	p := c.running()
 	c.markClosed()
 	var leaving sync.WaitGroup

@@ -35,7 +35,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 
 	c := newConn(addresses, sessionTimeout, s)
 	if err := c.takeOver(ctx, s); err != nil {
-		c.putAway()
+		c.putAway(nil)
 		return nil, err
 	}
 	c.work.Go(c.run)
@@ -43,7 +43,9 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		return c, nil
 	}
 	c.failed()
-	c.end(time.After(closeLimit))
+	limit, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	c.end(limit.Done())
 	if ctx.Err() != nil {
 		err = fmt.Errorf("after %v: %w: %w", time.Since(start).Round(time.Millisecond), ctx.Err(), ErrNoAnswer)
 		if last := c.LastFailure(); last != nil && !errors.Is(err, last) {
@@ -52,7 +54,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 	c.work.Wait()
 	c.hosts.lookups.Wait()
-	c.putAway()
+	c.putAway(nil)
 	return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 }
 
@@ -76,7 +78,7 @@ func (c *Conn) start(ctx context.Context) error {
 	}
 	c.returned.Store(true)
 	if c.settings.follow {
-		c.work.Go(c.followEnsemble)
+		go c.followEnsemble()
 	}
 	return nil
 }

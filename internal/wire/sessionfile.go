@@ -43,10 +43,21 @@ func (c *Conn) SessionFile() *os.File {
 	return c.file.File
 }
 
-// putAway closes the file when the Conn has ended. If no server has confirmed the end of the
-// session, the next process may end it.
-func (c *Conn) putAway() {
-	if c.file != nil {
+// putAway closes the file when run, which may be about to write a session into it, has ended. It
+// waits for that until limit. If no server has confirmed the end of the session, the next process
+// may end it.
+func (c *Conn) putAway(limit <-chan struct{}) {
+	if c.file == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.work.Wait()
 		_ = c.file.Close(c.closeConfirmed.Load())
+	}()
+	select {
+	case <-closed:
+	case <-limit:
 	}
 }
