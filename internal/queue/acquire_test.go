@@ -297,6 +297,32 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
+// After a reconnect a waiter lists once, on the new connection, and needs no listing more for its
+// grant than a waiter whose connection has lasted.
+func TestAWaiterListsOnceForAReconnect(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 20*time.Second)
+		lists := func(cut bool) int64 {
+			before := x.proxy.Seen(proxy.ListOp)
+			ahead := x.other(x.kind)
+			time.AfterFunc(time.Second, func() {
+				if cut {
+					x.proxy.Cut()
+				}
+			})
+			time.AfterFunc(3*time.Second, func() { x.must(nil, x.witness.Client().Delete(ahead, -1)) })
+			g, err := x.queue.Join(t.Context(), Request{Kind: x.kind, Nodes: 1}, true)
+			x.must(nil, err)
+			x.must(nil, g.GiveUp(t.Context()))
+			return x.proxy.Seen(proxy.ListOp) - before
+		}
+		if usual, once := lists(false), lists(true); once != usual+1 {
+			t.Errorf("%d listings with a reconnect, %d without", once, usual)
+		}
+	})
+}
+
 // A client may not read its own node, so the server withholds the node's events. A watch that has
 // not fired is not evidence that the node exists, so the waiter returns an error instead of
 // waiting.

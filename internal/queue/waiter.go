@@ -200,6 +200,9 @@ func (w *waiter) list(ctx context.Context) (*blockers, error) {
 			return nil, err
 		}
 	}
+	if _, err := q.client.Session(ctx); err != nil { // the epoch is of the connection that lists
+		return nil, err
+	}
 	w.own, w.epoch, w.listed = nil, q.client.Epoch(), time.Now()
 	if w.token == 0 {
 		if err := w.readToken(ctx); err != nil {
