@@ -169,13 +169,19 @@ func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
 // After 2^31 requests the xids begin again.
 func TestTheXidsBeginAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		conn := newFakeServer(t).start().connect()
+		f := newFakeServer(t).start()
+		conn := f.connect()
 		conn.mu.Lock()
 		conn.xid = math.MaxInt32 - 2
 		conn.mu.Unlock()
 		for i := range 5 {
 			if r, err := conn.Ask(t.Context(), AnySession, Multi()); err != nil || len(r.Results) != 1 {
 				t.Errorf("request %d: %+v, %v", i, r, err)
+			}
+		}
+		for _, w := range f.written(time.Time{})[1:] { // behind the handshake
+			if w.xid <= 0 {
+				t.Errorf("xid %d", w.xid)
 			}
 		}
 	})
@@ -267,6 +273,8 @@ func TestAHalfOpenConnectionIsLeft(t *testing.T) {
 		f := newFakeServer(t)
 		f.answer = func(n int64, _ net.Conn, _, _ int32) bool { return n == 2 }
 		conn := f.start().connect()
+		var told monitor
+		conn.Monitored(func() Monitor { return &told })
 		time.Sleep(5 * timeout) // virtual
 		if conn.Epoch() != 1 || conn.Up() == 0 {
 			t.Error("an idle connection has ended")
@@ -278,6 +286,9 @@ func TestAHalfOpenConnectionIsLeft(t *testing.T) {
 		}
 		if took := time.Since(began); took < timeout*2/3 || took > timeout*3/4 {
 			t.Errorf("it was left after %v", took)
+		}
+		if n := told.checks.Load(); n != 4 { // of two losses and two reconnects
+			t.Errorf("the monitor was called %d times", n)
 		}
 	})
 }

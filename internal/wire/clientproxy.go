@@ -294,8 +294,6 @@ func (q *pipe) write(b []byte) (fails bool) {
 		}()
 	case op == opClose:
 		q.answer(xid, 0)
-	case c.IsClosed():
-		q.answer(xid, codeClosing)
 	case op == opSetAuth && c.begins(body): // go-zookeeper sends them again
 		q.answer(xid, 0)
 	default:
@@ -362,7 +360,7 @@ func (q *pipe) forwarded(xid, op int32, body, frame []byte) error {
 	switch {
 	case code == 0 && err != nil:
 		return err
-	case op == opSetAuth && code == 0 && !c.begins(body):
+	case op == opSetAuth && code == 0:
 		c.credentials = append(slices.Clip(c.credentials), body)
 	case op == opSetWatches && code != 0:
 		q.later(q.leave)

@@ -28,9 +28,9 @@ func TestTheFirstClient(t *testing.T) {
 	}{
 		"up": {func(*fakeServer, *Conn) func() { return func() {} }, true},
 		"down": {func(f *fakeServer, conn *Conn) func() {
-			f.mute.Store(true)
+			f.away.Store(true)
 			conn.hangUp()
-			return func() { f.mute.Store(false) }
+			return func() { f.away.Store(false); _ = conn.SetServers([]string{"zk2:2181"}) }
 		}, false},
 		"expired": {func(f *fakeServer, conn *Conn) func() {
 			f.expired.Store(true)
@@ -65,8 +65,9 @@ func TestTheFirstClient(t *testing.T) {
 				time.Sleep(100 * time.Millisecond) // virtual
 				mend()
 				ok(t, <-got)
-				if client.SessionID() != conn.Session() || client.State() != zk.StateHasSession || conn.Client() != client {
-					t.Errorf("session %#x is %v", client.SessionID(), client.State())
+				time.Sleep(time.Second) // virtual: until the client has left the server of before a move
+				if client.SessionID() != conn.Session() || client.State() != zk.StateHasSession || client.Server() != conn.Server() || conn.Client() != client {
+					t.Errorf("session %#x is %v, at %s", client.SessionID(), client.State(), client.Server())
 				}
 				f.silent.Store(true)
 				go func() { _, _, err := client.Get("/"); got <- err }()
@@ -232,6 +233,22 @@ func TestAMoveCarriesTheProgramsRequests(t *testing.T) {
 		calls.Wait()
 		if f.handshakes.Load() < 50 || answered.Load() < 1000 {
 			t.Errorf("%d handshakes, %d answers", f.handshakes.Load(), answered.Load())
+		}
+	})
+}
+
+// The session is over during a move. What the program asks for before its client knows it is not
+// done in the next session.
+func TestARequestOfTheProgramBelongsToItsSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		conn := f.connect(WithDialer(f.dialAny))
+		client := conn.Client()
+		f.expired.Store(true)
+		ok(t, conn.SetServers([]string{"zk2:2181"}))
+		_, _, err := client.Get("/")
+		if conn.Session() == fakeSession || err == nil {
+			t.Errorf("session %#x: %v", conn.Session(), err)
 		}
 	})
 }
@@ -424,6 +441,7 @@ func TestTheZxidOfWatches(t *testing.T) {
 		client.GetW("/w")
 		zxid.Store(30)
 		get()
+		ok(t, client.AddAuth("digest", []byte("ann:secret"))) // whose answer has zxid 0
 		conn.hangUp()
 		get()
 		states(30)
@@ -502,14 +520,16 @@ func TestWatchesOfTheProgram(t *testing.T) {
 }
 
 // A server demands SASL by code -124, and drops requests by -127: the program's calls return errors
-// by which it knows that, as the locks' requests do.
+// by which it knows that, as the locks' requests do. If it refuses the end of the session, Close says so.
 func TestCodesThatGoZookeeperDoesNotKnow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		var code atomic.Int32
 		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
-			c.Write(coded(xid, code.Load()))
-			return true
+			if op != opPing {
+				c.Write(coded(xid, code.Load()))
+			}
+			return op != opPing
 		}
 		conn := f.start().connect()
 		client := conn.Client()
@@ -522,6 +542,12 @@ func TestCodesThatGoZookeeperDoesNotKnow(t *testing.T) {
 		}
 		code.Store(codeThrottled)
 		if _, _, err := client.Get("/"); !Overloaded(err) {
+			t.Error(err)
+		}
+		if time.Sleep(timeout); !conn.Dropped.Load() { // virtual: pings are answered
+			t.Error("a ping counts as a request that was not dropped")
+		}
+		if err := conn.Close(); err != errUnconfirmed {
 			t.Error(err)
 		}
 	})

@@ -85,9 +85,6 @@ func (r *outgoing) lost(err error) {
 	}
 }
 
-// urgent reports whether a request is sent at once, also on a connection that leaves.
-func (r *outgoing) urgent() bool { return r.heartbeat || r.op == opPing || r.op == opClose }
-
 // A guest uses the connection, too: see client. The caller of receive and lost holds Conn.mu.
 type guest interface {
 	receive(p *packetConn, event []byte) // passes on the frame of an event
@@ -229,8 +226,8 @@ func (p *packetConn) unsent(r outgoing) {
 	r.lost(ErrUnsent)
 }
 
-// leave ends the requests, but for heartbeats. The returned channel is closed when no request waits
-// for its answer; caller holds conn.mu.
+// leave ends the requests, but for heartbeats and pings. The returned channel is closed when no
+// request waits for its answer; caller holds conn.mu.
 func (p *packetConn) leave() (drained <-chan struct{}) {
 	p.leaving, p.drained = true, make(chan struct{})
 	drained = p.drained
@@ -238,18 +235,12 @@ func (p *packetConn) leave() (drained <-chan struct{}) {
 	return drained
 }
 
-// drain closes drained if all requests but pings and heartbeats are answered; caller holds conn.mu.
+// drain closes drained if all requests are answered; caller holds conn.mu.
 func (p *packetConn) drain() {
-	if p.drained == nil {
-		return
+	if p.drained != nil && len(p.sent) == 0 {
+		close(p.drained)
+		p.drained = nil
 	}
-	for _, r := range p.sent {
-		if !r.urgent() {
-			return
-		}
-	}
-	close(p.drained)
-	p.drained = nil
 }
 
 // unwatch removes the watches on a marker or on another node, unless a waiter watches it again.

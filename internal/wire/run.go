@@ -75,12 +75,15 @@ func (c *Conn) open(ctx context.Context, server, address string, limit time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), "tcp", address)
-	if err == nil && conn == nil {
+	dialed, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), "tcp", address)
+	conn := dialed
+	switch {
+	case err == nil && conn == nil:
 		err = errors.New("the dialer returned no connection")
-	}
-	if err == nil && c.tls != nil {
-		conn, err = c.secure(ctx, conn, server)
+	case err == nil && c.tls != nil:
+		if conn, err = c.secure(ctx, dialed, server); err != nil {
+			dialed.Close()
+		}
 	}
 	if err != nil {
 		if ctx.Err() == context.DeadlineExceeded && !errors.Is(err, ctx.Err()) {
@@ -95,7 +98,6 @@ func (c *Conn) open(ctx context.Context, server, address string, limit time.Dura
 func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
 	config, err := c.tls()
 	if err != nil {
-		conn.Close()
 		return nil, err
 	}
 	config = config.Clone()
@@ -104,7 +106,6 @@ func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Co
 	}
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		conn.Close()
 		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS closes the connection: EOF
 	}
 	return secured, nil
@@ -182,8 +183,11 @@ func (p *packetConn) begin(session int64, granted time.Duration, asked time.Time
 	c := p.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.phase != shaking { // Close has closed it
+	switch {
+	case p.phase != shaking: // Close has closed it
 		return net.ErrClosed
+	case !slices.Contains(c.Servers(), p.server): // SetServers has replaced them during the attempt
+		return fmt.Errorf("%s is none of the servers any more", p.server)
 	}
 	p.Conn.SetDeadline(time.Time{})
 	p.phase = running
@@ -241,7 +245,6 @@ func (c *Conn) missed(p *packetConn, err error) {
 	}
 	switch {
 	case expired:
-		c.hosts.answered()
 		c.event(zk.StateExpired, p.server)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		c.hosts.hung()
@@ -279,9 +282,7 @@ func (p *packetConn) end() {
 		return
 	}
 	p.phase = broken
-	if c.current == p {
-		c.disconnect()
-	}
+	c.disconnect()
 	p.watches.end()
 	sent, queue := p.sent, p.queue
 	p.watches, p.sent, p.queue = nil, nil, nil

@@ -156,9 +156,12 @@ func movesAt(t *testing.T, late time.Duration) {
 			})
 		}
 		for i := range 100 {
-			server := fmt.Sprintf("zk%d:2181", 1+i%2)
+			server, began := fmt.Sprintf("zk%d:2181", 1+i%2), time.Now()
 			if err := conn.SetServers([]string{server}); err != nil || conn.upAt() != server {
 				t.Fatalf("move %d: at %s: %v", i, conn.upAt(), err)
+			}
+			if took := time.Since(began); late < timeout/12 && took > timeout/4 {
+				t.Errorf("move %d took %v, with answers after %v", i, took, late)
 			}
 			for range 50 {
 				time.Sleep(timeout / 97) // virtual
@@ -169,6 +172,23 @@ func movesAt(t *testing.T, late time.Duration) {
 		}
 		close(done)
 		calls.Wait()
+	})
+}
+
+// Servers that are set while the connection is down replace the server of an attempt under way.
+func TestServersThatAreSetDuringAnAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		conn := f.connect(WithDialer(f.dialAny))
+		f.away.Store(true)
+		conn.hangUp()
+		time.Sleep(50 * time.Millisecond) // virtual: until it pauses before an attempt
+		ok(t, conn.SetServers([]string{"zk2:2181"}))
+		f.away.Store(false)
+		time.Sleep(time.Second) // virtual
+		if at := conn.upAt(); at != "zk2:2181" {
+			t.Errorf("it is at %q", at)
+		}
 	})
 }
 

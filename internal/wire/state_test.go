@@ -199,6 +199,7 @@ func TestSessions(t *testing.T) {
 		{"disconnected again", l.disconnect, 7, 1, 10 * second, false},
 		{"reconnected, with a longer timeout", begin(7, 20*second), 7, 2, 10 * second, true},
 		{"reconnected, with a shorter timeout", begin(7, 8*second), 7, 3, 8 * second, true},
+		{"disconnected before it expires", l.disconnect, 7, 3, 8 * second, true},
 		{"expired", l.expire, 0, 3, 8 * second, true},
 		{"expired again", l.expire, 0, 3, 8 * second, false},
 		{"answered late", func() { l.answered(c.now(), true) }, 0, 3, 8 * second, false},

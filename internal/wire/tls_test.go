@@ -5,8 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,17 @@ func TestTLS(t *testing.T) {
 	})
 }
 
+// A closing connection says when it is closed.
+type closing struct {
+	net.Conn
+	closed func()
+}
+
+func (c *closing) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
 // A certificate that must not be trusted is refused, and the error says why. The logger receives
 // each attempt: the test cancels Connect when it has enough of them.
 func TestTLSRefused(t *testing.T) {
@@ -58,26 +70,32 @@ func TestTLSRefused(t *testing.T) {
 		ca := realzk.NewAuthority(t)
 		good := v.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), venue.Options{})
 		trusting := &tls.Config{RootCAs: ca.Pool}
-		elsewhere := wire.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return v.Dial(ctx, network, good.TLSAddr)
+		var left atomic.Int32 // network connections
+		dial := wire.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := v.Dial(ctx, network, strings.Replace(address, "elsewhere:2181", good.TLSAddr, 1))
+			left.Add(1)
+			return &closing{conn, sync.OnceFunc(func() { left.Add(-1) })}, err
 		})
 		for name, tc := range map[string]struct {
 			server string
 			opts   []wire.Option
 			says   string
 		}{
-			"wrong name":           {"elsewhere:2181", []wire.Option{wire.WithTLS(trusting), elsewhere}, "certificate"},
+			"wrong name":           {"elsewhere:2181", []wire.Option{wire.WithTLS(trusting)}, "certificate"},
 			"unknown authority":    {good.TLSAddr, []wire.Option{wire.WithTLS(nil)}, "unknown authority"},
 			"no TLS at the server": {good.Addr(), []wire.Option{wire.WithTLS(trusting)}, "TLS"},
 			"no TLS at the client": {good.TLSAddr, nil, "TLS"},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			said := &lines{wait: tc.says, found: cancel}
-			conn, err := wire.Connect(ctx, []string{tc.server}, 12*time.Second, slices.Concat(v.Dialer(), tc.opts, []wire.Option{wire.WithLogger(said)})...)
+			conn, err := wire.Connect(ctx, []string{tc.server}, 12*time.Second, append(tc.opts, dial, wire.WithLogger(said))...)
 			cancel()
 			if err == nil {
 				conn.Close()
 				t.Fatalf("%s: connected", name)
+			}
+			if n := left.Load(); n != 0 {
+				t.Errorf("%s: %d network connections are left", name, n)
 			}
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s: error %q, want one that says %q, as the log: %q", name, err, tc.says, said.all())

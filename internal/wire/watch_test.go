@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,8 +105,8 @@ func TestBellsThatWereLeftAreRemoved(t *testing.T) {
 		t.Errorf("%d bells", n)
 	}
 	p.fires(zk.EventNodeDeleted, "/a")
-	if !stays.Wait(t.Context(), nil) {
-		t.Error("not woken")
+	if !all[0].Drop() || !stays.Wait(t.Context(), nil) {
+		t.Error("not fired, or not woken")
 	}
 }
 
@@ -141,6 +142,38 @@ func (c *recordedConn) Write(p []byte) (int, error) {
 }
 
 func (c *recordedConn) Close() error { return nil }
+
+// A directory that is created between the two requests is read again. If the server refuses the
+// second, the caller receives the error.
+func TestAMissingDirectory(t *testing.T) {
+	for code, want := range map[int32]struct {
+		reads int
+		err   error
+	}{0: {2, nil}, codeNoNode: {1, nil}, codeThrottled: {1, Throttled}} {
+		inBubble(t, func(t *testing.T) {
+			f, read := newFakeServer(t), 0
+			f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+				switch {
+				case op == opExists && code != 0:
+					c.Write(coded(xid, code))
+				case op == opGetChildren2 && read == 0:
+					read++
+					c.Write(coded(xid, codeNoNode))
+				case op == opGetChildren2:
+					read++
+					c.Write(frame(slices.Concat(header(xid), word(1), word(1), []byte("a"), make([]byte, 68))))
+				default:
+					return false
+				}
+				return true
+			}
+			w, err := f.start().connect().WatchChildren(t.Context(), AnySession, "/d")
+			if err != want.err || read != want.reads || read == 2 && w.Only != "a" {
+				t.Errorf("code %d: %d reads, %+v, %v", code, read, w, err)
+			}
+		})
+	}
+}
 
 // An event of an earlier watch may fire a watch before the request that sets it has left. Then the
 // server sets the watch on the marker although the node is gone.

@@ -45,6 +45,7 @@ type fakeServer struct {
 	wrap func(net.Conn) net.Conn
 	slow time.Duration // what writing a heartbeat takes
 
+	away    atomic.Bool // it is not reached
 	mute    atomic.Bool // it closes each connection at the handshake
 	silent  atomic.Bool // it does not answer reads
 	expired atomic.Bool // it answers one handshake that the session is over
@@ -105,6 +106,9 @@ func newFakeServer(t testing.TB) *fakeServer {
 
 // dial is for WithDialer.
 func (f *fakeServer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if f.away.Load() {
+		return nil, errors.New("away")
+	}
 	c, err := f.network.Host("here").DialContext(ctx, network, address)
 	if err == nil && f.wrap != nil {
 		c = f.wrap(c)
