@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/memnet"
-	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -123,7 +120,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(c.action.String(), func(t *testing.T) {
 			t.Parallel()
-			venue.Both(t, func(t *testing.T, v venue.Venue) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				b := newBehind(t, v, timeout)
 				f := b.Next(proxy.CreateOp, c.action)
 				began := time.Now()
@@ -139,7 +136,7 @@ func TestFaults(t *testing.T) {
 						t.Errorf("create: %v, want %q", err, c.fails)
 					}
 				})
-				if took := time.Since(began); v.Virtual() && took < c.sooner {
+				if took := time.Since(began); took < c.sooner {
 					t.Errorf("the create took %v, want at least %v", took, c.sooner)
 				}
 				want := c.committed
@@ -189,62 +186,6 @@ func TestHeldPackets(t *testing.T) {
 		must(t, b.create())
 		if n := b.committed(t); n != 2 {
 			t.Errorf("%d nodes, want 2: the held request is lost", n)
-		}
-	})
-}
-
-// A fault strikes at the n-th request of its kind, or that it matches, unless it is canceled. Two
-// faults of one kind strike in turn.
-func TestWhichRequestAFaultStrikes(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, 10*time.Second)
-		canceled := b.Next(proxy.CreateOp, proxy.CutBefore)
-		canceled.Cancel()
-		third := b.Nth(proxy.CreateOp, 3, proxy.CutBefore)
-		must(t, b.create())
-		_, _, err := b.conn.Client().Children(b.dir) // another kind does not count
-		must(t, err)
-		must(t, b.create())
-		notFired(t, third)
-		if err := b.create(); err == nil {
-			t.Error("the third create went through")
-		}
-		fired(t, third)
-		notFired(t, canceled)
-
-		first, second := b.Next(proxy.CreateOp, proxy.CutBefore), b.Next(proxy.CreateOp, proxy.CutAfterCommit)
-		for range 2 {
-			if err := b.create(); err == nil {
-				t.Error("a create went through")
-			}
-		}
-		fired(t, first)
-		fired(t, second)
-		if n := b.committed(t); n != 3 || b.Seen(proxy.CreateOp) != 3 {
-			t.Errorf("%d nodes, and %d creates were forwarded, want 3", n, b.Seen(proxy.CreateOp))
-		}
-
-		where := b.Where(func(r proxy.Request) bool {
-			return r.Is(proxy.ReadOp) && r.Watch && slices.Contains(r.Paths, b.dir)
-		}, 1, proxy.CutBefore)
-		_, _, _, err = b.conn.Client().GetW("/")
-		must(t, err)
-		_, _, err = b.conn.Client().Get(b.dir)
-		must(t, err)
-		notFired(t, where)
-		if _, _, _, err := b.conn.Client().GetW(b.dir); err == nil {
-			t.Error("no error")
-		}
-		fired(t, where)
-
-		session := b.conn.Session()
-		handshake := b.Next(proxy.ConnectOp, proxy.CutAfterCommit)
-		b.Cut()
-		fired(t, handshake)
-		test.Eventually(t, 10*time.Second, "a connection", func() bool { return b.create() == nil })
-		if b.conn.Session() != session {
-			t.Error("another session")
 		}
 	})
 }
@@ -329,66 +270,6 @@ func TestMute(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A muted proxy accepts connections, and no server receives them.
-func TestMuteOutlastsReconnects(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, time.Second) // drops a silent server after 0.7s
-		b.Mute()
-		test.Eventually(t, 20*time.Second, "the client tries again", func() bool { return b.conn.State() == zk.StateConnected })
-		if n := b.Seen(proxy.ConnectOp); n != 1 {
-			t.Errorf("%d handshakes", n)
-		}
-		b.Unmute()
-		test.Eventually(t, 20*time.Second, "a session again, the old one or another", func() bool { return b.create() == nil })
-	})
-}
-
-// One proxy leads to several members. A fault strikes at the member to which the client is
-// connected.
-func TestOneProxyForAnEnsemble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := memnet.New()
-		e := memzk.Start(memzk.Config{Members: 2})
-		defer time.Sleep(time.Minute) // the clients' goroutines end
-		defer e.Stop()
-		for _, m := range e.Members() {
-			l, err := n.Listen(fmt.Sprintf("zk%d:2181", m.ID()))
-			must(t, err)
-			go func() { _ = m.Serve(l) }()
-		}
-		p := proxy.ForOn(t, n.Host("door1"), "zk1:2181")
-		second, err := p.Open(n.Host("door2"), "zk2:2181")
-		must(t, err)
-		client := n.Host("client")
-		for _, addr := range []string{second, p.Addr()} {
-			conn, err := wire.Connect(t.Context(), []string{addr}, 10*time.Second, wire.WithDialer(client.DialContext))
-			must(t, err)
-			defer conn.Close()
-			f := p.Next(proxy.CreateOp, proxy.CutBefore)
-			if _, err := conn.Client().Create("/x", nil, zk.FlagEphemeral, acl); err == nil {
-				t.Errorf("no error of a create that was cut at %s", addr)
-			}
-			fired(t, f)
-		}
-		p.Refuse()
-		p.Refuse()
-		for _, addr := range []string{second, p.Addr()} {
-			if _, err := client.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
-				t.Errorf("dial while refusing: %v", err)
-			}
-		}
-		must(t, p.Accept())
-		must(t, p.Accept())
-		for _, addr := range []string{second, p.Addr()} {
-			c, err := client.DialContext(t.Context(), "tcp", addr)
-			must(t, err)
-			c.Close()
-		}
-	})
 }
 
 func TestKindsOfRequests(t *testing.T) {
