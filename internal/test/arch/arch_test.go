@@ -1,5 +1,4 @@
-// Package arch has only tests, which keep the imports of this module pointing one way, and its tests from
-// sleeping without a reason.
+// Package arch has only tests, which keep the imports and the calls of this module pointing one way.
 package arch
 
 import (
@@ -171,43 +170,6 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// Each branch of check is taken once, and refuses nothing that is allowed.
-func TestCheckRefusesWrongArrows(t *testing.T) {
-	for name, c := range map[string]struct {
-		path, imp string
-		test, ok  bool
-	}{
-		"a recipe on the front door":              {path: "semaphore", imp: root, ok: true},
-		"the front door on a recipe":              {path: root, imp: "rwlock"},
-		"a recipe's test on a sibling":            {path: "rwlock", imp: "reentrant", test: true, ok: true},
-		"a recipe on a package without a place":   {path: "rwlock", imp: "internal/util"},
-		"a package without a place on the wire":   {path: "internal/util", imp: "internal/wire"},
-		"a test tool on the wire":                 {path: "internal/test/venue", imp: "internal/wire", ok: true},
-		"goleak outside of tests":                 {path: "internal/zkclient", imp: goleak},
-		"a test tool on goleak":                   {path: "internal/test", imp: goleak, ok: true},
-		"the front door on the test tools":        {path: root, imp: "internal/test/locks"},
-		"an example on the test tools":            {path: "examples/demo", imp: "internal/test", ok: true},
-		"the client in a package that has none":   {path: "internal/znode", imp: zk},
-		"a fifth dependency":                      {path: "internal/test", imp: "example.com/assert"},
-		"a fifth dependency in a test":            {path: "rwlock", imp: "example.com/assert", test: true},
-		"the demo on the in-memory server":        {path: "examples/demo", imp: "internal/memzk", ok: true},
-		"another example on the in-memory server": {path: "examples/fencing", imp: "internal/memzk"},
-		"a pure package on strings":               {path: "internal/znode", imp: "strings", ok: true},
-		"a pure package on net":                   {path: "internal/hold", imp: "net/netip"},
-		"observe on the values of log/slog":       {path: "observe", imp: "log/slog", ok: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := pkg{Imports: []string{"context", c.imp}}
-			if c.test {
-				p = pkg{Imports: []string{"context"}, XTestImports: []string{c.imp}}
-			}
-			if got := check(map[string]pkg{c.path: p}); len(got) > 1 || (len(got) == 0) != c.ok {
-				t.Errorf("allowed is %v, the complaints are %q", c.ok, got)
-			}
-		})
-	}
-}
-
 // TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context, a decision what a
 // lost answer means, and a check of the session id. internal/zkclient does all of that; a call from
 // another package would bypass it.
@@ -225,30 +187,6 @@ func TestOnlySessionCallsTheConnection(t *testing.T) {
 		for _, line := range l.calls(t, info) {
 			t.Error(line)
 		}
-	}
-
-	for name, c := range map[string]struct {
-		body string
-		want int
-	}{
-		"names the type":        {"func New(conn *zk.Conn) any { return conn }", 0},
-		"builds an ACL":         {"func open() any { return zk.WorldACL(zk.PermAll) }", 0},
-		"reads a Stat":          {"func n(s *zk.Stat) int32 { return s.NumChildren }", 0},
-		"calls through a field": {"type m struct{ conn *zk.Conn }; func (x m) f() { x.conn.SessionID() }", 1},
-		"takes a method value":  {"func f(c *zk.Conn) any { return c.Children }", 1},
-		"hides in an interface": {"type state interface{ State() zk.State }; func f(c *zk.Conn) { var s state = c; s.State() }", 1},
-		"connects":              {"func f() { _, _, _ = zk.Connect(nil, 0) }", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, err := parser.ParseFile(l.fset, "p.go", "package p\nimport \""+zk+"\"\n"+c.body, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, info, err := l.check("p", f)
-			if got := l.calls(t, info); err != nil || len(got) != c.want {
-				t.Errorf("got %q, %v, want %d complaints", got, err, c.want)
-			}
-		})
 	}
 }
 

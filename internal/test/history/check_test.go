@@ -3,7 +3,6 @@ package history
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -128,40 +127,5 @@ func TestBadHistories(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestReportCountsContention(t *testing.T) {
-	report := Check(Rules{}, []Hold{called(1, write("a", 1, 2, 10)), called(5, write("b", 2, 11, 20)), called(21, write("b", 3, 22, 30)), called(25, write("a", 4, 31, 40))})
-	if !report.OK() || report.Contended != 2 {
-		t.Error(report)
-	}
-}
-
-func TestReportListsTheHolds(t *testing.T) {
-	s := int64(time.Second)
-	report := Check(Rules{}, []Hold{write("anna", 5, s, 3*s), write("ben", 7, 2*s, 4*s), write("carl", 9, 3*s+ms, 5*s)})
-	text := report.String()
-	for _, want := range []string{
-		"2 violations in 3 holds, 0 contended",
-		"/l: overlap: exclusive by ben, token 7, while held: exclusive by anna, token 5; together for 1s",
-		"   -1.000000s > exclusive by anna, token 5: acquired\n",
-		"    1.000000s > exclusive by anna, token 5: sure of it until now\n",
-		"    0.000000s > exclusive by ben, token 7: acquired\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-}
-
-func TestReportKeepsTheFirstViolations(t *testing.T) {
-	var holds []Hold
-	for i := range int64(100) {
-		holds = append(holds, write("a", i+1, i+1, 1000))
-	}
-	report := Check(Rules{}, holds)
-	if report.Total != 99 || len(report.Violations) != maxViolations || !strings.HasSuffix(report.String(), "... and 79 more") {
-		t.Errorf("%d, %d\n%s", report.Total, len(report.Violations), report)
 	}
 }

@@ -10,6 +10,16 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A test that needs a server, see below.
+func TestShared(t *testing.T) { Shared(t) }
+
 // Some returns an address even if ZooKeeper is not installed.
 func TestSome(t *testing.T) {
 	if addrs := Some(t); len(addrs) == 0 {
@@ -19,7 +29,7 @@ func TestSome(t *testing.T) {
 
 func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 	t.Parallel()
-	const asks = "TestPausedServerCanBeStopped" // a test that needs a server
+	const asks = "TestShared"
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	list := filepath.Join(t.TempDir(), "list")
 	none := []string{LeftOutEnv + "=", "PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}

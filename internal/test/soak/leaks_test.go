@@ -35,7 +35,6 @@ func leaksNothing(t *testing.T, o options) {
 	if !o.short() {
 		times = 100
 	}
-	t.Run("the meter sees a leak", theMeterSeesALeak)
 	for i, w := range ways[:4] {
 		for j, c := range []struct {
 			name string
@@ -383,34 +382,4 @@ func heap() int64 {
 	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-func theMeterSeesALeak(t *testing.T) {
-	conn := realzk.Connect(t, lasting, realzk.Shared(t).Addr())
-	before := read(t)
-	if grown := read(t).grown(before); len(grown) > 0 {
-		t.Errorf("grown without a reason: %q", grown)
-	}
-	path := test.Path(t)
-	var nodes []any // more nodes than the server may delete meanwhile
-	for i := range 500 {
-		nodes = append(nodes, &zk.CreateRequest{Path: fmt.Sprintf("%s-%d", path, i), Acl: open})
-	}
-	if _, err := conn.Client().Multi(nodes...); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 { // nodes that are never created
-		if _, _, _, err := conn.Client().ExistsW(path + strconv.Itoa(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { <-stop }()
-	kept := make([]byte, 32*slack) // what earlier tests have left may be freed meanwhile
-	after := read(t)
-	runtime.KeepAlive(kept)
-	if grown := after.grown(before); len(grown) != 4 || after.watched-before.watched != 3 {
-		t.Errorf("of a leak of each kind it sees only %q", grown)
-	}
 }
