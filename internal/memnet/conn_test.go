@@ -1,14 +1,10 @@
 package memnet_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -90,52 +86,6 @@ func silent(t *testing.T, c net.Conn) {
 	must(t, c.SetReadDeadline(time.Time{}))
 }
 
-func TestBytesArriveInOrder(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		sent := make([]byte, 1<<20)
-		for i := range sent {
-			sent[i] = byte(rand.Uint32())
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for rest := sent; len(rest) > 0; {
-				n := min(1+rand.IntN(5000), len(rest))
-				if _, err := p.a.Write(rest[:n]); err != nil {
-					t.Error(err)
-					return
-				}
-				rest = rest[n:]
-			}
-		})
-		var got []byte
-		for len(got) < len(sent) {
-			b := make([]byte, 1+rand.IntN(7000))
-			n, err := p.b.Read(b)
-			must(t, err)
-			got = append(got, b[:n]...)
-		}
-		wg.Wait()
-		if !bytes.Equal(got, sent) {
-			t.Error("other bytes arrive than were sent")
-		}
-	})
-}
-
-func TestTheWriterMayUseItsBufferAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		for _, d := range []time.Duration{0, time.Second} {
-			p.Between("a", "b").Delay(d)
-			b := []byte("one")
-			_, err := p.a.Write(b)
-			must(t, err)
-			copy(b, "two")
-			read(t, p.b, "one")
-		}
-	})
-}
-
 // Data that was written before the end of a stream arrives before the end.
 func TestClose(t *testing.T) {
 	both(t, func(t *testing.T) {
@@ -185,20 +135,6 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestCloseWakesReaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() { readError(t, p.a, net.ErrClosed) })
-			wg.Go(func() { readError(t, p.b, io.EOF) })
-		}
-		synctest.Wait()
-		must(t, p.a.Close())
-		wg.Wait()
-	})
-}
-
 // A deadline comes before data. A Read uses the deadline that another goroutine has set last:
 // sooner, later, past, or none.
 func TestDeadlines(t *testing.T) {
@@ -240,84 +176,6 @@ func TestDeadlines(t *testing.T) {
 		var timeout net.Error
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("write: %v", err)
-		}
-	})
-}
-
-func TestListeners(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		dial := func(address string, want error) {
-			t.Helper()
-			if _, err := p.Host("a").DialContext(t.Context(), "tcp", address); !errors.Is(err, want) {
-				t.Errorf("dial %s: %v, want %v", address, err, want)
-			}
-		}
-		dial("b:2", syscall.ECONNREFUSED)
-		if _, err := p.Listen("b:1"); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("listens twice: %v", err)
-		}
-		waits, err := p.Host("a").DialContext(t.Context(), "tcp", "b:1")
-		must(t, err)
-		defer waits.Close()
-		must(t, p.listener.Close())
-		readError(t, waits, syscall.ECONNRESET) // it was not accepted
-		dial("b:1", syscall.ECONNREFUSED)
-		if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("accept: %v", err)
-		}
-		if err := p.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("second close: %v", err)
-		}
-		write(t, p.a, "connections outlive the listener")
-		read(t, p.b, "connections outlive the listener")
-
-		free, err := p.Listen("b:0")
-		must(t, err)
-		if addr := free.Addr().String(); addr == "b:0" || !p.Listening(addr) {
-			t.Errorf("port 0 became %s", addr)
-		}
-	})
-}
-
-func TestBadAddresses(t *testing.T) {
-	n := memnet.New()
-	_, err := n.Host("a").DialContext(t.Context(), "tcp", "nowhere:1")
-	var dns *net.DNSError
-	if !errors.As(err, &dns) || !dns.IsNotFound {
-		t.Errorf("a host that nothing has named: %v", err)
-	}
-	for _, addr := range []string{"b", ":1", "*:1", "b:", "b:70000", "b:x"} {
-		if _, err := n.Listen(addr); err == nil {
-			t.Errorf("listens on %q", addr)
-		}
-	}
-	if _, err := n.Host("a").DialContext(t.Context(), "udp", "b:1"); err == nil {
-		t.Error("dials udp")
-	}
-}
-
-func TestNetworkClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		var wg sync.WaitGroup
-		wg.Go(func() { readError(t, p.a, syscall.ECONNRESET) })
-		wg.Go(func() {
-			if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("accept: %v", err)
-			}
-		})
-		p.Between("a", memnet.Any).Freeze()
-		wg.Go(func() {
-			if _, err := p.Host("a").DialContext(context.Background(), "tcp", "b:1"); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("dial: %v", err)
-			}
-		})
-		synctest.Wait()
-		p.Close()
-		wg.Wait()
-		if _, err := p.Listen("c:1"); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("listen: %v", err)
 		}
 	})
 }

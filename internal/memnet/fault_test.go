@@ -3,7 +3,6 @@ package memnet_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -13,34 +12,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/memnet"
 )
-
-func TestCutEndsConnectionsAtOnce(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		write(t, p.a, "arrived")
-		p.Between("a", "b").Cut()
-		read(t, p.b, "arrived")
-		readError(t, p.a, syscall.ECONNRESET)
-		readError(t, p.b, syscall.ECONNRESET)
-		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("write: %v", err)
-		}
-		a, b := p.connect(t) // the network itself is well
-		write(t, a, "x")
-		read(t, b, "x")
-	})
-}
-
-func TestCutInOneDirectionLeavesTheOtherEndOpen(t *testing.T) {
-	both(t, func(t *testing.T) {
-		p := newPair(t)
-		p.OneWay("a", "b").Cut()
-		readError(t, p.b, syscall.ECONNRESET)
-		silent(t, p.a)
-		write(t, p.a, "x")
-		readError(t, p.a, syscall.ECONNRESET)
-	})
-}
 
 func TestPartitionIsABlackHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,81 +46,6 @@ func TestPartitionIsABlackHole(t *testing.T) {
 	})
 }
 
-func TestDialWaitsForTheNetworkToHeal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		for _, fault := range []func(){p.Between("a", "b").Partition, p.OneWay("b", "a").Freeze} {
-			fault()
-			began := time.Now()
-			time.AfterFunc(time.Minute, p.Between(memnet.Any, "b").Heal)
-			a, b := p.connect(t)
-			if d := time.Since(began); d != time.Minute {
-				t.Errorf("connected after %v", d)
-			}
-			write(t, a, "x")
-			read(t, b, "x")
-		}
-		p.Between("a", "b").Partition()
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		if _, err := p.Host("a").DialContext(ctx, "tcp", "b:1"); !errors.Is(err, context.Canceled) {
-			t.Errorf("dial: %v", err)
-		}
-	})
-}
-
-func TestDelayKeepsTheOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		began := time.Now()
-		p.OneWay("a", "b").Delay(3 * time.Second)
-		write(t, p.a, "one")
-		time.Sleep(time.Second)
-		write(t, p.a, "two")
-		p.OneWay("a", "b").Delay(0)
-		write(t, p.a, "three") // not in front of two
-		must(t, p.a.Close())
-		for _, want := range []struct {
-			text  string
-			after time.Duration
-		}{{"one", 3 * time.Second}, {"two", 4 * time.Second}, {"three", 4 * time.Second}} {
-			read(t, p.b, want.text)
-			if d := time.Since(began); d != want.after {
-				t.Errorf("%s after %v, want %v", want.text, d, want.after)
-			}
-		}
-		readError(t, p.b, io.EOF)
-	})
-}
-
-func TestLatencyIsNotHealed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		p.SetLatency(time.Second)
-		p.Between("a", "b").Delay(time.Second)
-		began := time.Now()
-		p.connect(t)
-		if d := time.Since(began); d != 4*time.Second {
-			t.Errorf("connected after %v, want the delays of both directions", d)
-		}
-		for _, want := range []time.Duration{2 * time.Second, time.Second} {
-			began := time.Now()
-			write(t, p.a, "x")
-			read(t, p.b, "x")
-			if d := time.Since(began); d != want {
-				t.Errorf("read after %v, want %v", d, want)
-			}
-			p.Between("a", memnet.Any).Heal()
-		}
-		// A goroutine that polls does not stop the clock.
-		go func() { _, _ = io.Copy(p.b, p.b) }()
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-			write(t, p.a, "x")
-			read(t, p.a, "x")
-		}
-	})
-}
-
 func TestWhatIsUnderWayIsLostInABlackHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -164,27 +60,6 @@ func TestWhatIsUnderWayIsLostInABlackHole(t *testing.T) {
 		silent(t, p.b)
 		p.Between("a", "b").Heal()
 		readError(t, p.b, syscall.ECONNRESET)
-	})
-}
-
-func TestFreezeDeliversAllAtTheThaw(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		for _, end := range []func(){p.OneWay("a", "b").Thaw, p.Between(memnet.Any, "a").Heal} {
-			p.OneWay("a", memnet.Any).Freeze()
-			write(t, p.a, "one")
-			time.Sleep(time.Hour)
-			write(t, p.a, "two")
-			write(t, p.b, "back")
-			read(t, p.a, "back")
-			silent(t, p.b)
-			end()
-			began := time.Now()
-			read(t, p.b, "onetwo")
-			if d := time.Since(began); d != 0 {
-				t.Errorf("%v after the thaw", d)
-			}
-		}
 	})
 }
 
@@ -237,25 +112,6 @@ func TestFaultsOfManyHosts(t *testing.T) {
 			if ab != c.ab || ac != c.ac || bc != c.bc || aa != c.loopbackOfA {
 				t.Errorf("%s: a reaches b %v, c %v, itself %v; b reaches c %v", c.what, ab, ac, aa, bc)
 			}
-		}
-		if got := n.Rules(); got != 0 {
-			t.Errorf("%d rules are left after all is healed", got)
-		}
-	})
-}
-
-func TestNoGoroutinesAndNoConnectionsAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		for range 100 {
-			a, b := p.connect(t)
-			write(t, a, "x")
-			read(t, b, "x")
-			must(t, a.Close())
-			must(t, b.Close())
-		}
-		if n := p.Ends(); n != 2 { // the ends of the pair itself
-			t.Errorf("the network keeps %d ends", n)
 		}
 	})
 }
