@@ -60,7 +60,8 @@
 // client has reconnected.
 //
 // Tests compare this server with ZooKeeper request by request, for all that clients of one server
-// send and receive. It has no Kerberos, and refuses nodes with a time to live, as ZooKeeper does by
+// send and receive. It has no Kerberos, does not know the requests multiRead, getEphemerals,
+// getAllChildrenNumber and whoAmI, and refuses nodes with a time to live, as ZooKeeper does by
 // default. Server.AddMember and Member.Remove reconfigure it, requests do not. Still, run what a
 // program promises to its users once on a real server.
 //

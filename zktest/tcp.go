@@ -26,9 +26,8 @@ func inBubble(t testing.TB, what string) {
 // ListenTCP opens a real port on the loopback interface for each member and returns the addresses,
 // for programs that cannot use a dialer, such as other processes. A dead member listens when it is
 // restarted. The faults of Hosts do not affect these connections; see Host.ListenTCP. The ports
-// answer the four letter words ruok, srvr, stat, mntr, cons, dump, wchs, wchc and wchp; by default
-// a ZooKeeper server answers only srvr. t fails in a synctest bubble, in which real connections do
-// not work.
+// answer the four letter words ruok, srvr, mntr, wchc and wchp; by default a ZooKeeper server
+// answers only srvr. t fails in a synctest bubble, in which real connections do not work.
 func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")

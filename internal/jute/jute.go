@@ -34,15 +34,11 @@ const (
 	OpCreateContainer int32 = 19
 	OpDeleteContainer int32 = 20
 	OpCreateTTL       int32 = 21
-	OpMultiRead       int32 = 22
 	OpAuth            int32 = 100
 	OpSetWatches      int32 = 101
 	OpSASL            int32 = 102
-	OpGetEphemerals   int32 = 103
-	OpCountChildren   int32 = 104
 	OpSetWatches2     int32 = 105
 	OpAddWatch        int32 = 106
-	OpWhoAmI          int32 = 107
 	OpCreateSession   int32 = -10
 	OpCloseSession    int32 = -11
 )

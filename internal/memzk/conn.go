@@ -43,11 +43,6 @@ type conn struct {
 	writing    bool // a goroutine writes output, including output that is added meanwhile
 
 	dataPaths, childPaths map[string]struct{}
-
-	since          time.Time
-	received, sent int64
-	lastXid        int32
-	lastZxid       int64
 }
 
 func (m *Member) newConn(nc net.Conn) *conn {
@@ -55,7 +50,7 @@ func (m *Member) newConn(nc net.Conn) *conn {
 	c := &conn{
 		m: m, nc: nc, number: m.e.accepted,
 		wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
-		timeout: sessionlessTimeout, active: m.e.now(), since: time.Now(), lastXid: -1,
+		timeout: sessionlessTimeout, active: m.e.now(),
 		dataPaths: map[string]struct{}{}, childPaths: map[string]struct{}{},
 	}
 	ip := netip.AddrFrom4([4]byte{127, 0, 0, 1}) // of a connection in memory
@@ -121,7 +116,6 @@ func (c *conn) handle(b []byte) (used int, going bool) {
 		}
 		if !c.initialized {
 			if word := string(rest[:4]); knownWord(word) {
-				c.received++
 				c.m.packetsIn++
 				c.out = append(c.out, c.m.word(word)...)
 				c.ending = true
@@ -136,7 +130,6 @@ func (c *conn) handle(b []byte) (used int, going bool) {
 		if len(rest)-4 < int(size) {
 			break
 		}
-		c.received++
 		c.m.packetsIn++
 		used += 4 + int(size)
 		c.packet(rest[4 : 4+size])
@@ -236,7 +229,6 @@ func (c *conn) write() {
 
 // wrote makes a goroutine write the output that was just added.
 func (c *conn) wrote() {
-	c.sent++
 	c.m.packetsOut++
 	if c.own() {
 		c.wake <- struct{}{} // the channel has room, because the writing goroutine is idle

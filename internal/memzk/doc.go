@@ -23,17 +23,17 @@
 // It writes nothing to disk: the data survives Member.Kill and Member.Restart only. It has no
 // quotas, no observers and no TLS (wrap the connections). It refuses nodes with a time to live and
 // reconfigurations, as ZooKeeper does by default. Two requests that servers make for themselves (20
-// deletes a container, -10 begins a session) are answered like unknown requests. SASL is a function
-// of the Config, with DIGEST-MD5 as in ZooKeeper; the option zookeeper.allowSaslFailedClients is not
-// there.
+// deletes a container, -10 begins a session) are answered like unknown requests, and so are the
+// requests that no lock library sends: multiRead, getEphemerals, getAllChildrenNumber and whoAmI.
+// SASL is a function of the Config, with DIGEST-MD5 as in ZooKeeper; the option
+// zookeeper.allowSaslFailedClients is not there.
 //
 // # Fidelity
 //
 // version.go lists the differences between versions of ZooKeeper that a client can detect. This
 // package differs on purpose in these points:
 //   - Where an order is random in ZooKeeper, it may be another order here: of ephemeral nodes
-//     deleted with their session, of a client's identities, of a listing after a real server has
-//     read a snapshot.
+//     deleted with their session, of a client's identities, of a listing.
 //   - Packets that no client sends have other results: without a path, cut short, or a multi with
 //     flags of another kind of node.
 //   - /zookeeper/config is empty without Config.Describe. Members are added and removed by

@@ -57,10 +57,6 @@ type Config struct {
 	// Log, if not nil, is called with a text for each event of members and sessions, by many
 	// goroutines.
 	Log func(string)
-
-	// Expired, if not nil, is called when the leader's timer has ended a session, with the timeout
-	// that the leader applied: the timeout of the connection that was last reported to it.
-	Expired func(session int64, timeout time.Duration)
 }
 
 // Ensemble is a set of servers with one log.
@@ -83,7 +79,7 @@ type Ensemble struct {
 	listeners map[net.Listener]struct{}
 	accepted  int64 // connections so far
 	toClose   []net.Conn
-	calls     []func() // calls of Config.Log and Config.Expired to make after unlock
+	calls     []func() // calls of Config.Log to make after unlock
 	scratch   []byte
 
 	electAlarm alarm
@@ -215,7 +211,7 @@ func (m *Member) apply(x *txn, r *request) {
 		}
 	case jute.OpCloseSession:
 		if m.role == leading {
-			m.forgetSession(x.session)
+			delete(m.tracker.sessions, x.session)
 		}
 		delete(m.touched, x.session)
 		if c := m.bySession[x.session]; c != nil && (r == nil || r.c != c) {
@@ -376,19 +372,14 @@ func (m *Member) tryJoin() {
 	m.e.seek()
 }
 
-// elect is the alarm of an election. It elects one of the members that have received the most.
+// elect is the alarm of an election. It elects any member, which receives the rest from the others.
 func (e *Ensemble) elect() {
 	list := e.candidates()
 	if len(list) < e.quorum() || e.usableLeader() != nil {
 		e.seek()
 		return
 	}
-	most := 0
-	for _, m := range list {
-		most = max(most, m.received)
-	}
-	best := slices.DeleteFunc(slices.Clone(list), func(m *Member) bool { return m.received < most })
-	leader := best[e.random.IntN(len(best))]
+	leader := list[e.random.IntN(len(list))]
 	e.lead(leader, slices.DeleteFunc(list, func(m *Member) bool { return m == leader }))
 	e.seek() // members without a vote join
 }

@@ -2,7 +2,6 @@ package memzk
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"syscall"
@@ -49,8 +48,6 @@ type Member struct {
 	lag               time.Duration
 	due               []time.Duration // when to apply the entries that are received and not applied
 
-	minSession, maxSession time.Duration // limits of the session timeouts that it grants
-
 	nextSession int64
 	conns       map[*conn]struct{}
 	bySession   map[int64]*conn
@@ -83,7 +80,6 @@ func (e *Ensemble) newMember(id int) *Member {
 		tree: newTree(), watches: newWatches(&e.behavior),
 		conns: map[*conn]struct{}{}, bySession: map[int64]*conn{},
 		touched: map[int64]time.Duration{}, started: time.Now(),
-		minSession: e.cfg.MinSession, maxSession: e.cfg.MaxSession,
 	}
 	m.tree.watches = m.watches
 	m.nextSession = e.firstSession(id, time.Now())
@@ -258,18 +254,6 @@ func (m *Member) Restart() {
 		return
 	}
 	e.seek()
-}
-
-// Limit replaces the limits of Config for the session timeouts that the member grants. Existing
-// connections keep their timeouts. A real server reads its limits when it starts, so call Limit
-// before Restart.
-func (m *Member) Limit(least, most time.Duration) {
-	if least <= 0 || least > most {
-		panic(fmt.Sprintf("memzk: session timeouts from %v to %v", least, most))
-	}
-	m.e.lock()
-	defer m.e.unlock()
-	m.minSession, m.maxSession = least, most
 }
 
 // Pause stops the member's process as SIGSTOP does: connections remain open, nothing is answered,

@@ -38,8 +38,7 @@ func isWrite(op int32) bool {
 func isRead(op int32) bool {
 	switch op {
 	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2, jute.OpPing, jute.OpSetWatches,
-		jute.OpSetWatches2, jute.OpCheckWatches, jute.OpRemoveWatches, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpAddWatch,
-		jute.OpCountChildren, jute.OpWhoAmI, jute.OpSync:
+		jute.OpSetWatches2, jute.OpCheckWatches, jute.OpRemoveWatches, jute.OpAddWatch, jute.OpSync:
 		return true
 	}
 	return false
@@ -50,7 +49,6 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	if !m.touch(c) {
 		return // the session has ended: no answer, and the connection will be closed
 	}
-	c.lastXid = xid
 	switch {
 	case op == jute.OpCheck && !m.e.behavior.checkAlone, !isWrite(op) && !isRead(op):
 		c.reply(xid, -1, jute.CodeUnimplemented)
@@ -346,7 +344,6 @@ func (m *Member) createInMulti(o op) (op, bool) {
 func (c *conn) answerWrite(r *request) {
 	zxid := c.m.tree.zxid
 	res := &r.res
-	c.lastZxid = zxid
 	if res.code == jute.CodeSessionMoved || movedInMulti(res) {
 		// A client that has moved must not receive the reply here: the connection just ends.
 		c.end()
@@ -423,7 +420,6 @@ func appendSubResult(b []byte, r *result) []byte {
 // answerRead answers a read from the member's own state.
 func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	zxid := m.tree.zxid
-	c.lastZxid = zxid
 	// Only the leader knows where a session is: other members answer reads until the connection
 	// ends.
 	if m.role == leading {
@@ -507,12 +503,6 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 			b = appendStat(b, n.stat())
 		}
 		return b, jute.CodeOK
-	case jute.OpCountChildren:
-		path := d.Text()
-		if _, code := m.readable(path, c, d); code != jute.CodeOK {
-			return b, code
-		}
-		return jute.AppendInt32(b, m.tree.countBelow(path)), jute.CodeOK
 	case jute.OpGetACL:
 		path := d.Text()
 		n := m.tree.nodes[path]
@@ -541,13 +531,6 @@ func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte
 			return b, jute.CodeMarshalling
 		}
 		return b, m.watches.checked(path, kind, c, op == jute.OpRemoveWatches)
-	case jute.OpGetEphemerals:
-		prefix := d.Bytes()
-		return m.appendEphemerals(b, c.session, string(prefix)), jute.CodeOK
-	case jute.OpMultiRead:
-		return m.multiRead(b, c, d)
-	case jute.OpWhoAmI:
-		return appendIdentities(b, c.auth), jute.CodeOK
 	}
 	return b, jute.CodeUnimplemented
 }
@@ -570,48 +553,6 @@ func appendChildren(b []byte, n *node) []byte {
 	b = jute.AppendInt32(b, int32(len(n.children)))
 	for _, child := range n.listing() {
 		b = jute.AppendText(b, child.name())
-	}
-	return b
-}
-
-func (t *tree) countBelow(path string) int32 {
-	if path == "/" {
-		return int32(len(t.nodes) - 2)
-	}
-	count := int32(0)
-	for p := range t.nodes {
-		if strings.HasPrefix(p, path+"/") {
-			count++
-		}
-	}
-	return count
-}
-
-func (m *Member) appendEphemerals(b []byte, session int64, prefix string) []byte {
-	if trimmed := strings.TrimSpace(prefix); trimmed == "" || trimmed == "/" {
-		prefix = ""
-	}
-	var paths []string
-	for _, path := range m.tree.ephemeralPaths(session) {
-		if strings.HasPrefix(path, prefix) {
-			paths = append(paths, path)
-		}
-	}
-	b = jute.AppendInt32(b, int32(len(paths)))
-	for _, path := range paths {
-		b = jute.AppendText(b, path)
-	}
-	return b
-}
-
-func appendIdentities(b []byte, auth []ident) []byte {
-	b = jute.AppendInt32(b, int32(len(auth)))
-	for _, a := range auth {
-		user := a.id
-		if a.scheme == "digest" {
-			user, _, _ = strings.Cut(user, ":")
-		}
-		b = jute.AppendText(jute.AppendText(b, a.scheme), user)
 	}
 	return b
 }
@@ -678,32 +619,4 @@ func (m *Member) addWatch(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 		return b, jute.CodeMarshalling
 	}
 	return jute.AppendInt32(b, jute.CodeOK), jute.CodeOK
-}
-
-// multiRead answers each of several reads with a result or an error. A read may ask for a watch,
-// which ZooKeeper does not set here.
-func (m *Member) multiRead(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
-	for {
-		kind, done := d.Int32(), d.Bool()
-		d.Int32() // a result code, without a meaning in requests
-		switch {
-		case done && !d.Bad:
-			return appendMultiHeader(b, -1, true, -1), jute.CodeOK
-		case d.Bad, kind != jute.OpGetData && kind != jute.OpGetChildren:
-			return b, jute.CodeMarshalling
-		}
-		path := d.Text()
-		d.Bool()
-		n, code := m.readable(path, c, d)
-		switch {
-		case code != jute.CodeOK:
-			b = appendSubResult(b, &result{kind: jute.OpError, code: code})
-		case kind == jute.OpGetData:
-			b = appendMultiHeader(b, kind, false, jute.CodeOK)
-			b = appendStat(jute.AppendBytes(b, n.data), n.stat())
-		default:
-			b = appendMultiHeader(b, kind, false, jute.CodeOK)
-			b = appendChildren(b, n)
-		}
-	}
 }

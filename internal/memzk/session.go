@@ -13,10 +13,8 @@ import (
 // a full timeout.
 type session struct {
 	id      int64
-	timeout time.Duration // as last reported
 	expires time.Duration // since the start of the ensemble
 	closing bool
-	expired bool    // closing because its timeout has passed
 	owner   *Member // the member to which the client is connected; nil: not seen by this leader
 }
 
@@ -39,7 +37,7 @@ func (t *tracker) track(id int64, now, timeout time.Duration) *session {
 		s = &session{id: id}
 		t.sessions[id] = s
 	}
-	s.timeout, s.expires = timeout, t.bucket(now+timeout)
+	s.expires = t.bucket(now + timeout)
 	return s
 }
 
@@ -50,7 +48,7 @@ func (t *tracker) touch(id int64, now, timeout time.Duration) bool {
 	if s == nil || s.closing {
 		return false
 	}
-	s.timeout, s.expires = timeout, t.bucket(now+timeout)
+	s.expires = t.bucket(now + timeout)
 	return true
 }
 
@@ -80,7 +78,7 @@ func (t *tracker) due(now time.Duration, such func(id int64) bool, random *rand.
 	var ids []int64
 	for id, s := range t.sessions {
 		if !s.closing && s.expires <= now && such(id) {
-			s.closing, s.expired = true, true
+			s.closing = true
 			ids = append(ids, id)
 		}
 	}
@@ -114,7 +112,7 @@ func (e *Ensemble) password(id int64) (p [16]byte) {
 
 // clampTimeout returns the timeout that the member grants to a client that asks for ms.
 func (m *Member) clampTimeout(ms int32) time.Duration {
-	return max(m.minSession, min(m.maxSession, time.Duration(ms)*time.Millisecond))
+	return max(m.e.cfg.MinSession, min(m.e.cfg.MaxSession, time.Duration(ms)*time.Millisecond))
 }
 
 // firstSession returns the member's first session id, as in ZooKeeper: the member's number and the
@@ -141,15 +139,6 @@ func (m *Member) touchSession(id int64, timeout time.Duration) bool {
 	}
 	m.sessionAlarm.before(m.tracker.sessions[id].expires)
 	return true
-}
-
-// forgetSession is called when the end of the session was committed.
-func (m *Member) forgetSession(id int64) {
-	s, told := m.tracker.sessions[id], m.e.cfg.Expired
-	if s != nil && s.expired && told != nil {
-		m.e.calls = append(m.e.calls, func() { told(id, s.timeout) })
-	}
-	delete(m.tracker.sessions, id)
 }
 
 // setSessionAlarm sets the alarm for the first timer. If that timer is moved later, the alarm rings

@@ -2,6 +2,8 @@ package memzk
 
 import (
 	"cmp"
+	"hash/fnv"
+	"io"
 	"slices"
 	"strings"
 
@@ -28,12 +30,9 @@ type node struct {
 	path     string
 	parent   *node
 	slot     int    // in parent.children
-	born     int64  // how many children the parent had before it, deleted ones included
 	hash     uint32 // of the name
 	children []*node
-	births   int64  // how many children it has had
-	table    uint32 // how many buckets ZooKeeper's hash table of the children's names has
-	mine     int    // index in the list of its session's ephemeral nodes
+	mine     int // index in the list of its session's ephemeral nodes
 
 	data              []byte
 	acl               []acl
@@ -124,13 +123,8 @@ func newTree() *tree {
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 func (n *node) adopt(child *node) {
-	child.parent, child.slot, child.born, child.hash = n, len(n.children), n.births, hashOf(child.name())
+	child.parent, child.slot, child.hash = n, len(n.children), hashOf(child.name())
 	n.children = append(n.children, child)
-	n.births++
-	n.table = max(n.table, smallestTable)
-	for 4*uint32(len(n.children)) > 3*n.table {
-		n.table *= 2
-	}
 }
 
 // disown fills the gap with the last child: the order of children has no meaning.
@@ -142,26 +136,17 @@ func (n *node) disown(child *node) {
 	n.children = n.children[:last]
 }
 
-// smallestTable is the initial capacity of ZooKeeper's HashSet of names. Java doubles it when it is
-// three quarters full, and never shrinks it.
-const smallestTable = 8
-
-// hashOf returns Java's String.hashCode, spread as in its HashMap.
 func hashOf(name string) uint32 {
-	h := uint32(0)
-	for _, r := range name { // a path has no characters that need two Java chars
-		h = 31*h + uint32(r)
-	}
-	return h ^ h>>16
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, name) // never fails
+	return h.Sum32()
 }
 
-// listing returns the children in the order of Java's HashSet, which is unrelated to their creation
-// and their names.
+// listing returns the children in an order that is unrelated to their creation and their names, as
+// in ZooKeeper's hash table.
 func (n *node) listing() []*node {
 	children := slices.Clone(n.children)
-	slices.SortFunc(children, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(a.hash&(n.table-1), b.hash&(n.table-1)), cmp.Compare(a.born, b.born))
-	})
+	slices.SortFunc(children, func(a, b *node) int { return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.path, b.path)) })
 	return children
 }
 
@@ -283,13 +268,4 @@ func (t *tree) ephemeralPaths(session int64) []string {
 	}
 	slices.Sort(paths)
 	return paths
-}
-
-// size returns an estimate, like ZooKeeper's "approximate data size".
-func (t *tree) size() int {
-	total := 0
-	for path, n := range t.nodes {
-		total += len(path) + len(n.data)
-	}
-	return total
 }

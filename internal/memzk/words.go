@@ -10,15 +10,14 @@ const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
 func knownWord(w string) bool {
 	switch w {
-	case "ruok", "srvr", "stat", "mntr", "cons", "dump", "wchs", "wchc", "wchp":
+	case "ruok", "srvr", "mntr", "wchc", "wchp":
 		return true
 	}
 	return false
 }
 
 // Word answers one of ZooKeeper's four letter words, as a connection to the member would: ruok,
-// srvr, stat, mntr, cons, dump, wchs, wchc, wchp. It returns an error for another word, and if the
-// member is dead or paused.
+// srvr, mntr, wchc, wchp. It returns an error for another word, and if the member is dead or paused.
 func (m *Member) Word(w string) (string, error) {
 	m.e.lock()
 	defer m.e.unlock()
@@ -31,20 +30,6 @@ func (m *Member) Word(w string) (string, error) {
 		return "", fmt.Errorf("memzk: member %d is paused", m.id)
 	}
 	return m.word(w), nil
-}
-
-// Packets returns how many packets the member has received from clients since its start.
-func (m *Member) Packets() int64 {
-	m.e.lock()
-	defer m.e.unlock()
-	return m.packetsIn
-}
-
-// Watches returns how many watches are set at the member.
-func (m *Member) Watches() int {
-	m.e.lock()
-	defer m.e.unlock()
-	return m.watches.data.size() + m.watches.child.size()
 }
 
 // Zxid returns the zxid of the last transaction that the member has applied.
@@ -101,35 +86,13 @@ func (m *Member) word(w string) string {
 	}
 	var b strings.Builder
 	switch w {
-	case "srvr", "stat":
+	case "srvr":
 		fmt.Fprintf(&b, "Zookeeper version: %s-memzk, built on nothing\n", m.e.cfg.Version)
-		if w == "stat" {
-			b.WriteString("Clients:\n")
-			for _, c := range m.connections() {
-				fmt.Fprintf(&b, " /%s[1](queued=%d,recved=%d,sent=%d)\n", c.nc.RemoteAddr(), len(c.queue)-c.head, c.received, c.sent)
-			}
-			b.WriteString("\n")
-		}
 		fmt.Fprintf(&b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 			m.packetsIn, m.packetsOut, len(m.conns), m.outstanding())
 		fmt.Fprintf(&b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", m.tree.zxid, m.mode(), len(m.tree.nodes))
 	case "mntr":
 		m.monitor(&b)
-	case "cons":
-		for _, c := range m.connections() {
-			c.describe(&b)
-		}
-		b.WriteString("\n")
-	case "dump":
-		m.dump(&b)
-	case "wchs":
-		conns, paths := map[*conn]bool{}, len(m.watches.data.paths)
-		for _, list := range m.watches.data.paths {
-			for _, e := range list {
-				conns[e.c] = true
-			}
-		}
-		fmt.Fprintf(&b, "%d connections watching %d paths\nTotal watches:%d\n", len(conns), paths, m.watches.data.size())
 	case "wchc":
 		for _, c := range m.connections() {
 			if len(c.dataPaths) > 0 {
@@ -173,46 +136,9 @@ func (m *Member) monitor(b *strings.Builder) {
 	line("packets_received", m.packetsIn)
 	line("packets_sent", m.packetsOut)
 	line("watch_count", m.watches.data.size()+m.watches.child.size())
-	line("approximate_data_size", m.tree.size())
 	line("uptime", time.Since(m.started).Milliseconds())
 	if m.role == leading && len(m.e.members) > 1 {
 		line("learners", len(m.followers))
 		line("synced_followers", len(m.followers))
-	}
-}
-
-func (c *conn) describe(b *strings.Builder) {
-	fmt.Fprintf(b, " /%s[1](queued=%d,recved=%d,sent=%d", c.nc.RemoteAddr(), len(c.queue)-c.head, c.received, c.sent)
-	if c.session != 0 {
-		fmt.Fprintf(b, ",sid=0x%x,est=%d,to=%d", uint64(c.session), c.since.UnixMilli(), c.timeout.Milliseconds())
-		if c.lastXid >= 0 {
-			fmt.Fprintf(b, ",lcxid=0x%x", c.lastXid)
-		}
-		fmt.Fprintf(b, ",lzxid=0x%x", c.lastZxid)
-	}
-	b.WriteString(")\n")
-}
-
-func (m *Member) dump(b *strings.Builder) {
-	fmt.Fprintf(b, "SessionTracker dump:\nGlobal Sessions(%d):\n", len(m.tree.sessions))
-	for _, id := range sortedKeys(m.tree.sessions) {
-		fmt.Fprintf(b, "0x%x\t%dms\n", uint64(id), m.tree.sessions[id])
-	}
-	b.WriteString("ephemeral nodes dump:\n")
-	owners := 0
-	for _, list := range m.tree.ephemerals {
-		if len(list) > 0 {
-			owners++
-		}
-	}
-	fmt.Fprintf(b, "Sessions with Ephemerals (%d):\n", owners)
-	for _, id := range sortedKeys(m.tree.ephemerals) {
-		if paths := m.tree.ephemeralPaths(id); len(paths) > 0 {
-			fmt.Fprintf(b, "0x%x:\n\t%s\n", uint64(id), strings.Join(paths, "\n\t"))
-		}
-	}
-	fmt.Fprintf(b, "Connections dump:\nConnections Sets (%d):\n", len(m.conns))
-	for _, c := range m.connections() {
-		fmt.Fprintf(b, "\tip: /%s sessionId: 0x%x\n", c.nc.RemoteAddr(), uint64(c.session))
 	}
 }

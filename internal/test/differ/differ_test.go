@@ -89,25 +89,19 @@ getChildren 0 -101
 getChildren2 0 -101 -102
 sync 0
 multi 0
-multiRead 0
 multi:create 0 -101 -108 -110 -114 -2
 multi:create2 0 -101 -110 -2
 multi:createContainer 0 -101 -110 -2
 multi:delete 0 -101 -103 -111 -2
 multi:setData 0 -101 -103 -2
 multi:check 0 -101 -103 -2
-multi:getData 0 -101
-multi:getChildren 0 -101
 reconfig -123
 checkWatches 0 -121
 removeWatches 0 -121
 setWatches 0
 setWatches2 0
-getEphemerals 0
-childCount 0 -101
 addWatch 0
 auth 0 -115
-whoAmI 0
 close 0
 unknown -6`
 

@@ -80,8 +80,8 @@ type theme struct {
 var usual = map[string]int{
 	"create": 20, "create2": 6, "createContainer": 3, "delete": 12, "exists": 6, "getData": 6,
 	"setData": 8, "getACL": 2, "setACL": 2, "getChildren": 4, "getChildren2": 5, "sync": 2, "ping": 1, "check": 1,
-	"multi": 6, "multiRead": 3, "reconfig": 1, "checkWatches": 2, "removeWatches": 2, "setWatches": 2, "setWatches2": 1, "getEphemerals": 2,
-	"childCount": 1, "addWatch": 2, "auth": 1, "close": 1, "connect": 3, "cut": 1, "unknown": 1, "whoAmI": 1,
+	"multi": 6, "reconfig": 1, "checkWatches": 2, "removeWatches": 2, "setWatches": 2, "setWatches2": 1,
+	"addWatch": 2, "auth": 1, "close": 1, "connect": 3, "cut": 1, "unknown": 1,
 }
 
 var themes = []theme{
@@ -94,9 +94,9 @@ var themes = []theme{
 		"create": 30, "getACL": 12, "setACL": 15, "auth": 6, "exists": 10, "getData": 10, "getChildren2": 16, "multi": 8,
 		"setData": 15, "delete": 15,
 	}},
-	{bad: 2, burst: 5, verbs: map[string]int{"multi": 60, "multiRead": 10}},
+	{bad: 2, burst: 5, verbs: map[string]int{"multi": 60}},
 	{bad: 1, burst: 2, verbs: map[string]int{
-		"connect": 25, "close": 5, "cut": 6, "create": 10, "getEphemerals": 6, "setWatches": 6, "exists": 8,
+		"connect": 25, "close": 5, "cut": 6, "create": 10, "setWatches": 6, "exists": 8,
 	}},
 	{bad: 1, burst: 5, verbs: map[string]int{
 		"create": 30, "create2": 20, "createContainer": 15, "delete": 10, "getChildren2": 6,
@@ -180,10 +180,6 @@ func (g *generator) one(conn int, verb string) Step {
 		if len(s.Ops) > 2 {
 			g.nodes = nodes // most of these operations fail
 		}
-	case "multiRead":
-		for range g.few() {
-			s.Ops = append(s.Ops, g.inner(g.one(conn, g.pick("getData", "getChildren"))))
-		}
 	case "delete", "setData", "check":
 		g.path(&s)
 		s.Version = g.version()
@@ -202,11 +198,8 @@ func (g *generator) one(conn int, verb string) Step {
 		if s.Watch = g.IntN(2) == 0; s.Watch && !s.Literal {
 			g.watched = append(g.watched, s.Path)
 		}
-	case "getACL", "sync", "childCount", "getEphemerals":
+	case "getACL", "sync":
 		g.path(&s)
-		if verb == "getEphemerals" && g.IntN(3) == 0 {
-			s.Path, s.Literal = "/", g.IntN(2) == 0
-		}
 	case "checkWatches", "removeWatches":
 		g.path(&s)
 		if len(g.watched) > 0 && g.IntN(4) > 0 {

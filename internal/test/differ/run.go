@@ -285,8 +285,8 @@ var ending = []int32{-115, -112, -6, -118}
 // writes reports whether the request may affect other connections.
 func (s Step) writes() bool {
 	switch s.Verb {
-	case "exists", "getData", "getACL", "getChildren", "getChildren2", "sync", "ping", "check", "multiRead",
-		"checkWatches", "removeWatches", "setWatches", "setWatches2", "getEphemerals", "childCount", "addWatch", "auth", "whoAmI":
+	case "exists", "getData", "getACL", "getChildren", "getChildren2", "sync", "ping", "check",
+		"checkWatches", "removeWatches", "setWatches", "setWatches2", "addWatch", "auth":
 		return false
 	}
 	return true

@@ -58,7 +58,7 @@ type Step struct {
 
 	Code int32 `json:"code,omitempty"` // for an "unknown" request
 
-	Ops []Step `json:"ops,omitempty"` // for multi, multiRead, burst
+	Ops []Step `json:"ops,omitempty"` // for multi, burst
 }
 
 func (s Step) String() string {

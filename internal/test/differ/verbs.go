@@ -46,17 +46,13 @@ func init() {
 		"ping":            {jute.OpPing, nil, nil},
 		"check":           {jute.OpCheck, encodePathVersion, nil},
 		"multi":           {jute.OpMulti, encodeMulti, decodeMulti},
-		"multiRead":       {jute.OpMultiRead, encodeMulti, decodeMulti},
 		"reconfig":        {jute.OpReconfig, encodeReconfig, decodeDataStat},
 		"checkWatches":    {jute.OpCheckWatches, encodePathKind, nil},
 		"removeWatches":   {jute.OpRemoveWatches, encodePathKind, nil},
 		"setWatches":      {jute.OpSetWatches, encodeSetWatches, nil},
 		"setWatches2":     {jute.OpSetWatches2, encodeSetWatches, nil},
-		"getEphemerals":   {jute.OpGetEphemerals, encodePath, decodeEphemerals},
-		"childCount":      {jute.OpCountChildren, encodePath, decodeCount},
 		"addWatch":        {jute.OpAddWatch, encodePathKind, decodeError},
 		"auth":            {jute.OpAuth, encodeAuth, nil},
-		"whoAmI":          {jute.OpWhoAmI, nil, decodeIdentities},
 		"close":           {jute.OpCloseSession, nil, nil},
 		"unknown":         {0, nil, nil}, // the step has the code
 	}
@@ -124,7 +120,6 @@ func encodeAuth(_ *run, s Step, b []byte) []byte {
 	return jute.AppendBytes(jute.AppendText(jute.AppendInt32(b, 0), s.Scheme), []byte(s.Auth))
 }
 
-// encodeMulti: a multi of the read kind cannot contain writes, but a client can send them.
 func encodeMulti(r *run, s Step, b []byte) []byte {
 	header := func(op int32, end bool) { b = jute.AppendInt32(jute.AppendBool(jute.AppendInt32(b, op), end), -1) }
 	for _, op := range s.Ops {
@@ -231,30 +226,6 @@ func decodeChildrenStat(r *run, s Step, d *jute.Decoder) string {
 	return decodeChildren(r, s, d) + " " + r.stat(r.path(s), d)
 }
 
-func decodeEphemerals(r *run, _ Step, d *jute.Decoder) string {
-	list := d.Texts()
-	for i, path := range list {
-		list[i] = r.name(path)
-	}
-	// In the order of a hash table.
-	slices.Sort(list)
-	return "ephemerals=[" + strings.Join(list, " ") + "]"
-}
-
-func decodeIdentities(_ *run, _ Step, d *jute.Decoder) string {
-	n := d.Count(8)
-	var list []string
-	for range n {
-		scheme := d.Text()
-		list = append(list, scheme+" "+d.Text())
-	}
-	// In the order of a hash table.
-	slices.Sort(list)
-	return fmt.Sprintf("identities=%q", list)
-}
-
-func decodeCount(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("count=%d", d.Int32()) }
-
 func decodeError(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("result=%d", d.Int32()) }
 
 // decodeMulti reads results until the end mark; each contains its kind.
@@ -284,12 +255,8 @@ func decodeMulti(r *run, s Step, d *jute.Decoder) string {
 		case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 			b.WriteString(" " + decodePathStat(r, op, d))
 		case jute.OpDelete, jute.OpCheck:
-		case jute.OpGetData:
-			b.WriteString(" " + decodeDataStat(r, op, d))
 		case jute.OpSetData:
 			b.WriteString(" " + decodeStat(r, op, d))
-		case jute.OpGetChildren:
-			b.WriteString(" " + decodeChildren(r, op, d))
 		default:
 			d.Bad = true
 		}

@@ -273,7 +273,6 @@ func (s *memServer) Stall() (flow func())             { return s.member.Stall() 
 func (s *memServer) Pause() error                     { s.member.Pause(); return nil }
 func (s *memServer) Resume() error                    { s.member.Resume(); return nil }
 func (s *memServer) Word(word string) (string, error) { return s.member.Word(word) }
-func (s *memServer) Requests() (int64, error)         { return s.member.Packets(), nil }
 func (s *memServer) SetSequences(next map[string]int32) error {
 	var missing []string
 	for dir, number := range next {

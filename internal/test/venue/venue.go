@@ -111,7 +111,6 @@ type Server interface {
 	Pause() error
 	Resume() error
 	Word(string) (string, error)
-	Requests() (int64, error)
 }
 
 // Secure is a server with a second address for TLS.
