@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/jute"
 )
@@ -65,7 +64,7 @@ func TestBugsAreFound(t *testing.T) {
 			for i := range int64(usualCount) {
 				if d := p.compare(t, Generate(1, i)); d != nil {
 					short := p.shrink(t, d, 400)
-					if len(short.Sequence) > 8 {
+					if len(short.Sequence) > 6 {
 						t.Errorf("sequence %d, %d steps of %d:\n%s", i, len(short.Sequence), len(d.Sequence), short)
 					}
 					if p.compare(t, short.Sequence) == nil {
@@ -87,26 +86,6 @@ func TestSequencesAreText(t *testing.T) {
 		again, err := Parse(strings.NewReader(text))
 		if err != nil || again.String() != text || Generate(7, i).String() != text {
 			t.Fatalf("sequence %d is not the same twice, %v:\n%s\n%s", i, err, text, again)
-		}
-	}
-}
-
-// TestTimesAreChecked: the times in a Stat are not compared, but must be plausible.
-func TestTimesAreChecked(t *testing.T) {
-	t.Parallel()
-	r := &run{base: 1, began: time.Now()}
-	ms := r.began.UnixMilli()
-	for name, c := range map[string]struct {
-		ctime, mtime int64
-		odd          bool
-	}{
-		"changed":        {ms, ms + 1, false},
-		"changed before": {ms, ms - 1, true},
-		"of long ago":    {ms - 600_000, ms - 600_000, true},
-		"of the future":  {ms, ms + 600_000, true},
-	} {
-		if got := r.oddTimes(5, c.ctime, c.mtime); (got != "") != c.odd {
-			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

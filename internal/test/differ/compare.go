@@ -94,8 +94,8 @@ func (d *Difference) String() string {
 	return b.String()
 }
 
-// Shrink removes steps, and operations within steps, while the servers still differ in the same
-// way. differs plays a sequence on both servers and returns the difference, or nil; Shrink calls it
+// Shrink removes steps, moves them to the first connection, and removes operations within steps, while
+// the servers still differ in the same way. differs plays a sequence on both servers and returns the difference, or nil; Shrink calls it
 // at most tries times.
 func Shrink(d *Difference, tries int, differs func(Sequence) *Difference) *Difference {
 	try := func(q Sequence) bool {
@@ -110,12 +110,26 @@ func Shrink(d *Difference, tries int, differs func(Sequence) *Difference) *Diffe
 		d.Sequence = q[:min(d.Step+1, len(q))] // later steps do not matter
 		return true
 	}
-	try(d.Sequence)
-	for size := len(d.Sequence) / 2; size > 0; size /= 2 {
-		for from := len(d.Sequence) - size; from >= 0; from = min(from, len(d.Sequence)) - size {
-			try(slices.Concat(d.Sequence[:from], d.Sequence[from+size:]))
+	drop := func() {
+		for size := len(d.Sequence) / 2; size > 0; size /= 2 {
+			for from := len(d.Sequence) - size; from >= 0; from = min(from, len(d.Sequence)) - size {
+				try(slices.Concat(d.Sequence[:from], d.Sequence[from+size:]))
+			}
+		}
+		for i := len(d.Sequence) - 1; i > 0; i-- { // two steps that need each other
+			for j := i - 1; j >= 0 && i < len(d.Sequence); j-- {
+				try(slices.Concat(d.Sequence[:j], d.Sequence[j+1:i], d.Sequence[i+1:]))
+			}
 		}
 	}
+	try(d.Sequence)
+	drop()
+	for i := 1; i < len(d.Sequence); i++ {
+		q := slices.Clone(d.Sequence)
+		q[i].Conn = q[0].Conn
+		try(q)
+	}
+	drop()
 	for i := 0; i < len(d.Sequence); i++ {
 		for n := len(d.Sequence[i].Ops) - 1; n >= 0 && i < len(d.Sequence); n-- {
 			q := slices.Clone(d.Sequence)
