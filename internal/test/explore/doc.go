@@ -19,10 +19,8 @@
 //
 // # On real servers
 //
-// `make soak` plays the same in processes, which are the hosts, on ZooKeeper servers: `-kind
-// hammer` with all faults or, with `-faults 0`, with none, and then no hold may be lost; `-kind
-// lost` with only one fault, a create or a delete that the server executes and whose reply is lost.
-// The process of the nemesis merges the holds of all processes, and judges them by package history:
+// `make soak` plays the same in processes, which are the hosts, on ZooKeeper servers, with all faults
+// or, with `-faults 0`, with none, and then no hold may be lost. The process of the nemesis merges the holds of all processes, and judges them by package history:
 // no two conflict, and no token is out of order. A process that is frozen for longer than its
 // session must report the loss by the first method that it calls. A run in which a kind of fault
 // never struck, or in which nobody had to wait, fails, because it shows nothing.

@@ -46,8 +46,6 @@ type settings struct {
 	Processes int
 	Workers   int // of each process
 	short     bool
-	lost      bool // the only fault is a lost reply to a create or a delete
-	broken    bool // the holds are changed as if the locks were broken
 }
 
 // soak is a run of full size.
@@ -69,27 +67,13 @@ func TestSoak(t *testing.T) {
 	}
 	s.Seed, s.For = cmp.Or(*seedFlag, rand.Uint64()>>32), cmp.Or(*lengthFlag, 4*time.Second)
 	if s.short {
-		calm, broken := s, s
+		calm := s
 		calm.For, calm.Faults, calm.Locks = time.Second, 0, len(flavors)
-		broken.For, broken.Faults, broken.Locks, broken.broken = time.Second, 0, len(flavors), true
 		t.Run("nothing breaks", func(t *testing.T) { hammers(t, calm) })
-		t.Run("broken locks are found", func(t *testing.T) { hammers(t, broken) })
-	}
-	if !s.short && kind != "hammer" && kind != "lost" {
+	} else if kind != "hammer" {
 		t.Fatalf("-kind %s: there is no such kind", kind)
 	}
-	if s.short || kind == "hammer" {
-		t.Run("hammer", func(t *testing.T) { hammers(t, s) })
-	}
-	if s.short || kind == "lost" {
-		s.lost, s.Faults = true, 200
-		if s.short {
-			s.For, s.Locks = time.Second, len(flavors)
-		} else {
-			s.Locks, s.Processes, s.Workers = 64, 12, 8 // each connection loses one reply at a time
-		}
-		t.Run("lost", func(t *testing.T) { hammers(t, s) })
-	}
+	t.Run("hammer", func(t *testing.T) { hammers(t, s) })
 }
 
 // longestRound is how long a world lasts. The next has new paths.
@@ -102,11 +86,7 @@ func hammers(t *testing.T, s settings) {
 	began := time.Now()
 	for round := 0; h.goesOn(time.Since(began)); round++ {
 		length := min(longestRound, max(s.For-time.Since(began), time.Second))
-		report := h.play(uint64(round), length)
-		switch {
-		case s.broken && !strings.Contains(report, "together for"):
-			t.Errorf("each holder says that it holds for longer, and the judge says %q", report)
-		case !s.broken && report != "":
+		if report := h.play(uint64(round), length); report != "" {
 			t.Errorf("seed %d, round %d: %s", s.Seed, round, report)
 		}
 	}
@@ -132,13 +112,9 @@ func (h *hammer) missing() []string {
 	few := 1
 	if !h.short {
 		few = 10 * h.Processes
-		if !h.lost {
-			acts = append(acts, "downgraded", "re-entered", "proclaimed", "verified", "written", "busy", "crowds", "released in the background")
-		}
+		acts = append(acts, "downgraded", "re-entered", "proclaimed", "verified", "written", "busy", "crowds", "released in the background")
 	}
 	switch {
-	case h.lost:
-		strikes = []string{lostReply}
 	case h.Faults > 0 && !h.short:
 		acts, strikes, packets = append(acts, "lost"), strikesOfHosts, actions
 		if h.Servers > 1 {
@@ -260,26 +236,10 @@ func (h *hammer) rage(w *world, round uint64) {
 	var raging sync.WaitGroup
 	for i := range hands {
 		n := &nemesis{world: w, random: rand.New(rand.NewPCG(h.Seed+round<<32, uint64(i))), members: i == 0}
-		if h.lost {
-			n.strike = (*nemesis).loseReply
-		}
 		raging.Go(n.rage)
 	}
 	raging.Wait()
 	w.heal()
-}
-
-const lostReply = "lost reply"
-
-// loseReply has the server execute a create or a delete, and loses the reply.
-func (n *nemesis) loseReply() {
-	op := []proxy.Op{proxy.CreateOp, proxy.DeleteOp}[n.random.IntN(2)]
-	h := n.host()
-	f := h.net.packets.Next(op, proxy.CutAfterCommit)
-	defer f.Cancel()
-	if n.fires(f) {
-		n.say(lostReply, "%s: %v", h.name, op)
-	}
 }
 
 // read returns the holds of a process: what the nemesis took from holders counts only until then,
@@ -295,9 +255,6 @@ func (h *hammer) read(w *world, file string) []history.Hold {
 		h.Fatal(err)
 	}
 	for i, hold := range t.Holds {
-		if h.broken {
-			hold.Ended += int64(20 * time.Millisecond)
-		}
 		t.Holds[i] = w.untilTaken(hold)
 	}
 	for _, c := range t.Found {

@@ -47,21 +47,8 @@ var kindsOfWorlds = []kind{
 	{name: "severed", flavors: append([]string{"semaphore"}, exclusive...), bend: severed, strike: (*nemesis).sever, fault: "severed", prompt: true},
 	// Servers that lag behind the previous server.
 	{name: "behind", bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
-	// A connection to a server that the other servers have dropped.
-	{name: "deaf", bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
-	// The same with a late answer to a heartbeat: packets sent meanwhile prove nothing.
-	{name: "withheld", bend: isolated, strike: (*nemesis).withhold, fault: "withheld"},
 	// Ready goroutines wait for a processor. This finds a hold that is lost without a reason.
 	{name: "busy and calm", bend: busy, strike: (*nemesis).stall, fault: "stalled", calm: true},
-	// A holder that has received only the answer to the handshake of its session.
-	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear, fault: "born"},
-	// A holder that reconnects to members that grant other session timeouts.
-	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant, fault: "moved"},
-	// A holder that reconnects quickly to such members. This finds a hold that is lost without a
-	// reason.
-	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, fault: "cut", calm: true},
-	// A holder that reconnects to a leader that the others have dropped.
-	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose, fault: "deposed"},
 	// Connections that move to another server.
 	{name: "moved", bend: movable, strike: (*nemesis).rebalance, fault: "rebalanced"},
 	// The same without other faults: no hold is lost.
@@ -70,8 +57,6 @@ var kindsOfWorlds = []kind{
 	{name: "reborn", flavors: reads, bend: reborn, strike: (*nemesis).remake, fault: "remade", tolerates: inUse},
 	// The end of the sequence numbers.
 	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
-	// Recipes that ignore different nodes of one directory.
-	{name: "mixed", flavors: []string{"kazoo names, a mutex among them"}, bend: narrow},
 	// Permit counts that change while a waiter receives no event, or a server lags.
 	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush, fault: "hush"},
 	// Several locks together, whose nodes are deleted one by one.
@@ -80,9 +65,6 @@ var kindsOfWorlds = []kind{
 	{name: "together and calm", bend: func(p *plan, r *rand.Rand) { several(p, r); calm(p, r) }, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// A single worker, whose directories are deleted and created.
 	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
-	// A caller of two locks whose turn comes at one lock, and ends before its turn comes at the
-	// other lock.
-	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink, fault: "shrunk"},
 	// Permits whose nodes are deleted one by one. Jobs are long and short, so that permits are not
 	// released in the order of their grants, and most waiters are far from their turn.
 	{name: "mingled", flavors: []string{"semaphore"}, bend: mingled, strike: (*nemesis).pluck, fault: "plucked"},
@@ -91,8 +73,8 @@ var kindsOfWorlds = []kind{
 	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
 	// Members that are asked to release, also while they wait or downgrade.
 	{name: "asked", bend: narrow, strike: (*nemesis).ask, fault: "ask"},
-	// The same without other faults: a holder is notified of each request, and of no other write.
-	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).scribble, fault: "ask", calm: true},
+	// The same without other faults: a holder is notified of each request.
+	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).demand, fault: "ask", calm: true},
 	// Leaders that proclaim, fail and are asked to release, while their requests are lost.
 	{name: "terms", flavors: []string{"leader"}, bend: terms, strike: (*nemesis).usurp, fault: "usurped"},
 	// The same without faults, except that nodes are deleted: everybody is notified at once.
@@ -176,52 +158,6 @@ func quiet(p *plan, r *rand.Rand) {
 func lagging(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.members, p.hands = 3, 0
-}
-
-func isolated(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.members, p.hands, p.session, p.long = 3, 0, 2*time.Second, 1
-	p.workers, p.length = 1, 150*time.Second
-	p.hosts = 3
-	if r.IntN(2) == 0 {
-		p.far = between(r, p.session/40, p.session/12)
-	}
-}
-
-// young is a narrow world of two hosts, each of which always requests the lock. One is far from the
-// servers, which expire a session nearly as early as possible.
-func young(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.members, p.hosts, p.workers, p.hands, p.idle = 3, 2, 3, 0, 5*time.Millisecond
-	p.session, p.length, p.long = 2*time.Second, 150*time.Second, 1
-	p.least, p.tick = p.session, p.session/20
-	p.far = between(r, p.session/14, p.session/10)
-}
-
-// granting is a world of three members with different limits of session timeouts.
-func granting(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.members, p.hosts, p.workers, p.restarts = 3, 3, 1, true
-	p.session, p.length, p.long = 8*time.Second, 4*time.Minute, 1
-	p.tick = p.session / 20
-	if r.IntN(2) == 0 {
-		p.far = between(r, p.session/400, p.session/100)
-	}
-}
-
-// grantingCalmly is the same near the servers, with long holds and only short faults.
-func grantingCalmly(p *plan, r *rand.Rand) {
-	granting(p, r)
-	p.hands, p.far, p.length, p.restarts = 0, 0, 30*time.Second, false
-	p.rest = time.Second
-}
-
-// deposable is a narrow world in which a new leader is elected long before a session expires.
-func deposable(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.members, p.hosts, p.workers, p.hands = 3, 3, 1, 0
-	p.session, p.length, p.long = 2*time.Second, 150*time.Second, 1
-	p.tick, p.sync = p.session/20, 4
 }
 
 func movable(p *plan, r *rand.Rand) {
@@ -344,12 +280,6 @@ func alone(p *plan, r *rand.Rand) {
 	p.hosts, p.workers, p.paths, p.seldom = 1, 1, 2+r.IntN(3), 2
 	p.idle, p.reap = time.Second, time.Second
 	p.stay = between(r, 10*time.Millisecond, 200*time.Millisecond)
-}
-
-func shrinking(p *plan, r *rand.Rand) {
-	narrow(p, r)
-	p.first, p.paths, p.seldom, p.hands, p.resizes = 0, 2, 2, 0, true
-	p.hosts, p.workers = 3, 2+r.IntN(2)
 }
 
 func resizing(p *plan, r *rand.Rand) {

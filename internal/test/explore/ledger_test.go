@@ -59,13 +59,12 @@ type ledger struct {
 
 	mu        sync.Mutex
 	inside    map[string][]*stay
-	ended     map[int64][]int64       // when the nemesis has expired a session at the server
-	heard     map[int64]time.Duration // the shortest timeout of a session that its host has received
-	deleted   map[string]bool         // claims with a node that the nemesis deletes, see claimOf
-	gone      map[string]int64        // when it had deleted the node
-	doomed    map[string]bool         // nodes with which nobody may hold from now on
-	waited    map[string]int64        // when a claim was seen waiting
-	worn      map[string]string       // by path, the claim after which its directory should be deleted
+	ended     map[int64][]int64 // when the nemesis has expired a session at the server
+	deleted   map[string]bool   // claims with a node that the nemesis deletes, see claimOf
+	gone      map[string]int64  // when it had deleted the node
+	doomed    map[string]bool   // nodes with which nobody may hold from now on
+	waited    map[string]int64  // when a claim was seen waiting
+	worn      map[string]string // by path, the claim after which its directory should be deleted
 	visits    map[string][]*visit
 	written   map[string][]write
 	shown     map[string][]shown // views of leaders, see viewer
@@ -127,7 +126,7 @@ func (s *stay) part(path string) (one, others *stay) {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder(""), inside: make(map[string][]*stay),
-		ended: make(map[int64][]int64), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
+		ended: make(map[int64][]int64), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
 		said: make(map[string][]saying), periods: make(map[string][]*period), vacant: make(map[string]*period), campaigns: make(map[string]int),
@@ -419,29 +418,6 @@ func (w *world) expire(session int64) (taken []*stay, ok bool) {
 		w.leaveIt(session, taken)
 	}
 	return taken, ok
-}
-
-// hear is called when a host has received the timeout that a server grants to its session.
-func (l *ledger) hear(session int64, granted time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if least, ok := l.heard[session]; !ok || granted < least {
-		l.heard[session] = granted
-	}
-}
-
-// expired is called when a session has expired, with the timeout that the leader applied. If that
-// timeout is shorter than all timeouts that the host has received, a member has granted it in a
-// handshake whose answer was lost or is under way. No holder can detect the loss in time then. A
-// waiter is notified of the expiry later, because each event takes time.
-func (w *world) expired(session int64, counted time.Duration) {
-	w.ledger.mu.Lock()
-	heard := w.heard[session]
-	w.ledger.mu.Unlock()
-	if counted < heard {
-		w.say("grant not heard", "session %#x has ended after %v, and its host knows of %v", session, counted, heard)
-		w.takeAway(session, "")
-	}
 }
 
 // took is called when the nemesis has deleted a node: the servers report that from now on.

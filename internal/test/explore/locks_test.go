@@ -46,7 +46,6 @@ type grip struct {
 	after     func()                                       // called at the end; may be nil
 	parts     []*part                                      // parts of a hold on several locks, except the first
 	inner     *part                                        // the part that can be entered again; may be nil
-	beside    string                                       // added to the path, if there are holds at the path that this hold does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
@@ -77,8 +76,8 @@ var flavors = []flavor{
 	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), zklocks.WithObserver(w.balance.observer())), path)
 	}, 2},
-	{"kazoo names, a mutex among them", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
-		return mixed(rwlock.New(conn, path, rwlock.WithKazooNames()), reentrant.New(conn, path, reentrant.WithKazooNames()), path)
+	{"kazoo names", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithKazooNames()), path)
 	}, 0},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
@@ -95,28 +94,6 @@ var flavors = []flavor{
 	{"leader", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return election(w, leader.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
 	}, 0},
-}
-
-// besides follows the path of holds that exclude only each other, see mixed.
-const besides = "#mutex"
-
-// mixed is a read/write lock and a mutex in one directory. The mutex ignores the readers, and the
-// readers ignore the mutex. So the mutex's holds are compared only with each other.
-func mixed(m *rwlock.RWMutex, alone *reentrant.Mutex, path string) *lock {
-	both, single := rw(m, path), mutex(alone, path)
-	return &lock{
-		path: path, dir: path, members: both.members, part: both.part,
-		take: func(ctx context.Context, w *worker) (*grip, error) {
-			if !w.chance(3) {
-				return both.take(ctx, w)
-			}
-			g, err := single.take(ctx, w)
-			if err == nil {
-				g.beside = besides
-			}
-			return g, err
-		},
-	}
 }
 
 func rw(m *rwlock.RWMutex, path string) *lock {

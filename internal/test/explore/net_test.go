@@ -1,12 +1,9 @@
 package explore
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"time"
 
 	"github.com/zklocks/zklocks"
@@ -22,8 +19,7 @@ type machine struct {
 	name    string
 	latency time.Duration
 	packets *proxy.Proxy
-	addrs   []string // addresses of the proxy, one for each member
-	hear    func(session int64, granted time.Duration)
+	addrs   []string      // addresses of the proxy, one for each member
 	process *realzk.Child // on real servers, in the process of the nemesis; nil: elsewhere
 }
 
@@ -33,9 +29,8 @@ func (w *world) servers() {
 	w.ensemble = memzk.Start(memzk.Config{
 		Members: w.plan.members, Tick: w.plan.tick, Random: rand.New(rand.NewPCG(w.seed, 3)),
 		Phase: w.plan.phase, ContainerCheck: w.plan.reap,
-		SyncLimit: cmp.Or(w.sync, int(w.session/w.plan.tick)), // one session: a deposed leader answers for that long
+		SyncLimit: int(w.session / w.plan.tick), // one session: a deposed leader answers for that long
 		Log:       func(text string) { w.say("", "server: %s", text) },
-		Expired:   w.expired,
 	})
 	w.doors = make(map[int]func())
 	for _, m := range w.ensemble.Members() {
@@ -59,7 +54,7 @@ func (w *world) accept(m *memzk.Member) {
 func (w *world) refuse(m *memzk.Member) { w.doors[m.ID()]() }
 
 func (w *world) machine(name string, latency time.Duration) *machine {
-	m := &machine{network: w.network, name: name, latency: latency, hear: w.hear}
+	m := &machine{network: w.network, name: name, latency: latency}
 	host := w.network.Host(name)
 	for _, member := range w.ensemble.Members() {
 		if m.packets == nil {
@@ -85,37 +80,7 @@ func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
 	if m.network == nil {
 		return zklocks.Connect(context.Background(), m.addrs, session)
 	}
-	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := m.network.Host(m.name).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &hearing{Conn: c, hear: m.hear}, nil
-	}))
-}
-
-// A hearing is a connection of the client that reports the session and the timeout in the answer to
-// its handshake.
-type hearing struct {
-	net.Conn
-	hear func(session int64, granted time.Duration)
-	head []byte // of the answer, including the session
-}
-
-// Read parses the answer, which begins with four bytes of length, the protocol version, the timeout
-// in milliseconds and the session, which is 0 if it has ended.
-func (c *hearing) Read(p []byte) (int, error) {
-	const end = 4 + 4 + 4 + 8
-	n, err := c.Conn.Read(p)
-	if more := min(n, end-len(c.head)); more > 0 {
-		if c.head = append(c.head, p[:more]...); len(c.head) == end {
-			granted := time.Duration(binary.BigEndian.Uint32(c.head[8:])) * time.Millisecond
-			if session := int64(binary.BigEndian.Uint64(c.head[12:])); session != 0 {
-				c.hear(session, granted)
-			}
-		}
-	}
-	return n, err
+	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(m.network.Host(m.name).DialContext))
 }
 
 // A line is the network of a host, or one direction of it.

@@ -17,7 +17,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
-	"github.com/zklocks/zklocks/semaphore"
 )
 
 // inLine returns the nodes of a lock, in the order of their sequence numbers.
@@ -25,26 +24,6 @@ func (n *nemesis) inLine() []standing {
 	line := n.left()
 	slices.SortFunc(line, func(a, b standing) int { return int(parsed(a.path).Seq - parsed(b.path).Seq) })
 	return line
-}
-
-// hostOf returns the host of a session, or nil.
-func (n *nemesis) hostOf(session int64) *host {
-	for _, h := range n.hosts {
-		if h.client().conn.Client().SessionID() == session {
-			return h
-		}
-	}
-	return nil
-}
-
-// holder returns the host of the first node in the queue, or any host.
-func (n *nemesis) holder() *host {
-	if line := n.inLine(); len(line) > 0 {
-		if h := n.hostOf(line[0].session); h != nil {
-			return h
-		}
-	}
-	return n.host()
 }
 
 // remove deletes a node by hand.
@@ -187,12 +166,9 @@ func sameClaim(a, b string) bool { return idOf(a) == idOf(b) }
 // idOf returns the id of nodes that were created together. Kazoo's names have no dashes.
 func idOf(path string) string { return strings.ReplaceAll(parsed(path).ID, "-", "") }
 
-// blocks: a mutex with kazoo's names ignores readers.
+// blocks reports whether a node ahead keeps another from holding.
 func blocks(ahead, behind znode.Kind) bool {
-	switch {
-	case behind == znode.KazooLock:
-		return ahead == znode.KazooLock
-	case behind == znode.Permit:
+	if behind == znode.Permit {
 		return ahead == znode.Permit
 	}
 	return isExclusive(ahead) || isExclusive(behind)
@@ -250,68 +226,6 @@ func (n *nemesis) outrun() {
 	}
 }
 
-// deafen isolates a holder's member, and then the holder itself: sometimes at once, right after a
-// heartbeat, or while the member, which drops all heartbeats, is about to stop serving.
-func (n *nemesis) deafen() {
-	h := n.holder()
-	session := h.client().conn.Client().SessionID()
-	m := n.ensemble.Connected()[session]
-	if m == nil || m == n.ensemble.Leader() {
-		time.Sleep(n.session / 4) // virtual: another caller may hold by then
-		return
-	}
-	var d time.Duration
-	if n.chance(2) {
-		for range 60 {
-			defer h.net.packets.Next(proxy.CheckOp, proxy.Answer(-127)).Cancel()
-		}
-		d = n.session/2 + time.Duration(n.random.Int64N(int64(n.session/4)))
-	} else {
-		f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
-		fired := n.fires(f)
-		f.Cancel()
-		if !fired {
-			return
-		}
-		time.Sleep(10 * h.net.latency) // virtual: the holder receives the answer
-	}
-	n.say("deaf", "%s: member %d is isolated, and %v later the host", h.name, m.ID(), d)
-	m.Isolate()
-	time.Sleep(d) // virtual: heartbeats and pings are answered meanwhile
-	h.net.all().Partition()
-	time.Sleep(2*n.session - d) // virtual: the next waiter is granted the lock
-	m.Heal()
-	h.net.heal()
-	time.Sleep(n.session / 2) // virtual: everybody reconnects
-}
-
-// withhold delays the answer to a holder's heartbeat, and isolates the holder's member right after
-// it has answered: the leader has no report of the packets right before the heartbeat, nor of the
-// packets that the client sends meanwhile.
-func (n *nemesis) withhold() {
-	h := n.holder()
-	session := h.client().conn.Client().SessionID()
-	m := n.ensemble.Connected()[session]
-	if m == nil || m == n.ensemble.Leader() {
-		time.Sleep(n.session / 4) // virtual: another caller may hold by then
-		return
-	}
-	f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
-	fired := n.fires(f)
-	defer f.Cancel()
-	if !fired {
-		return
-	}
-	d := between(n.random, n.session/8, n.session/2)
-	n.say("withheld", "%s: the answer to a heartbeat is held for %v, and member %d is isolated", h.name, d, m.ID())
-	m.Isolate()
-	time.Sleep(d) // virtual: more is sent meanwhile
-	f.Release()
-	time.Sleep(2*n.session - d) // virtual: the next waiter is granted the lock
-	m.Heal()
-	time.Sleep(n.session / 2) // virtual: everybody reconnects
-}
-
 // wait returns how long a ready goroutine of a busy host waits for a processor, at most.
 func (p plan) wait() time.Duration { return 12 * p.session / 100 }
 
@@ -324,118 +238,9 @@ func (n *nemesis) stall() {
 	}
 }
 
-// bear gives a host that is far away a session and the lock, through a member that is isolated
-// right after that: the leader receives nothing after the creation of the session.
-func (n *nemesis) bear() {
-	far, near := n.hosts[0], n.hosts[1]
-	old := far.client().conn.Client().SessionID()
-	if leader := n.ensemble.Leader(); leader != nil {
-		n.network.Between(far.name, memberHost(leader)).Partition()
-	}
-	defer far.net.heal()
-	n.expire(old)
-	for end := time.Now().Add(2 * n.session); time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // virtual: it receives a session, and queues
-		session := far.client().conn.Client().SessionID()
-		if session == old {
-			continue
-		}
-		near.net.all().Freeze()
-		for _, s := range n.inLine() {
-			if s.session != session {
-				n.remove(s)
-			}
-		}
-		m := n.ensemble.Connected()[session]
-		if m == nil || m == n.ensemble.Leader() || len(n.inLine()) == 0 {
-			continue
-		}
-		n.say("born", "%s: gets a session and the lock, and member %d is isolated", far.name, m.ID())
-		m.Isolate()
-		near.net.all().Thaw()
-		time.Sleep(3 * n.session / 2) // virtual: the session expires, and the next waiter is granted the lock
-		m.Heal()
-		break
-	}
-	near.net.all().Thaw()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
-}
-
-// regrant makes a holder connect to several members that grant different session timeouts, and then
-// cuts the holder off. Mostly it first restarts a member with other limits.
-func (n *nemesis) regrant() {
-	if !n.chance(3) {
-		n.limit(n.member())
-	}
-	h := n.holder()
-	for range 1 + n.random.IntN(3) {
-		n.move(h, n.member())
-	}
-	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
-	time.Sleep(3 * n.session / 2) // virtual: the session expires
-	h.net.heal()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
-}
-
 func (n *nemesis) member() *memzk.Member {
 	all := n.ensemble.Members()
 	return all[n.random.IntN(len(all))]
-}
-
-// limit restarts a member with other limits of session timeouts. The shortest timeout passes before
-// the first heartbeat of a client that was granted the longest.
-func (n *nemesis) limit(m *memzk.Member) {
-	least, most := n.timeouts()
-	n.say("limits", "member %d is restarted, and grants %v to %v from then on", m.ID(), least, most)
-	n.refuse(m)
-	m.Kill()
-	m.Limit(least, most)
-	time.Sleep(between(n.random, time.Millisecond, n.session/8)) // virtual: the others answer meanwhile
-	m.Restart()
-	n.accept(m)
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it joins the others
-}
-
-// timeouts returns random limits of session timeouts.
-func (n *nemesis) timeouts() (least, most time.Duration) {
-	draw := func() time.Duration { return n.session / []time.Duration{1, 2, 4, 10}[n.random.IntN(4)] }
-	least = draw()
-	return least, max(least, draw())
-}
-
-// regrantAtOnce changes the members' limits and cuts a connection. The client reconnects at once.
-func (n *nemesis) regrantAtOnce() {
-	for _, m := range n.ensemble.Members() {
-		least, most := n.timeouts()
-		m.Limit(least, most)
-	}
-	h := n.host()
-	n.say("cut", "%s: cut, and the members grant other timeouts", h.name)
-	h.net.all().Cut()
-	time.Sleep(3 * time.Second / 2) // virtual: a client whose next cut comes within a second pauses
-}
-
-// move makes a host reach only one member, until some time after the host has connected to that
-// member. Sometimes the time is too short to connect.
-func (n *nemesis) move(h *host, to *memzk.Member) {
-	n.say("moved", "%s: reaches only member %d", h.name, to.ID())
-	for _, m := range n.ensemble.Members() {
-		if m != to {
-			n.network.Between(h.name, memberHost(m)).Partition()
-		}
-	}
-	h.net.all().Cut()
-	least := between(n.random, time.Millisecond, n.session/2)
-	look := max(h.net.latency/4, 100*time.Microsecond)
-	for end := time.Now().Add(least); time.Now().Before(end); time.Sleep(look) { // virtual: it connects
-		if n.ensemble.Connected()[h.client().conn.Client().SessionID()] == to {
-			break
-		}
-	}
-	// Time for the answer to the handshake, and then for the first heartbeat and its answer.
-	pause := []time.Duration{4 * h.net.latency, n.tick, n.session}[n.random.IntN(3)]
-	time.Sleep(between(n.random, h.net.latency, pause)) // virtual: heartbeats and pings are answered, or not
-	h.net.heal()
 }
 
 // rebalance moves the connection of a host to a server chosen at random.
@@ -443,33 +248,6 @@ func (n *nemesis) rebalance() {
 	h := n.host()
 	n.say("rebalanced", "%s: its connection moves, unless it is there already", h.name)
 	h.client().conn.Rebalance()
-}
-
-// depose pauses the leader until the others have elected another. After the pause the old leader
-// has not detected that for a moment, and answers the handshake of a holder that reaches no other
-// member.
-func (n *nemesis) depose() {
-	h := n.holder()
-	leader := n.ensemble.Leader()
-	if leader == nil {
-		time.Sleep(n.session / 4) // virtual: there is a leader by then
-		return
-	}
-	n.say("deposed", "%s: reaches only member %d, which leads and is stopped", h.name, leader.ID())
-	leader.Pause()
-	for _, m := range n.ensemble.Members() {
-		if m != leader {
-			n.network.Between(h.name, memberHost(m)).Partition()
-		}
-	}
-	h.net.all().Cut()
-	time.Sleep(between(n.random, 7*n.session/20, 13*n.session/20)) // virtual: another leader is elected, and the holder has not been notified of a loss
-	leader.Resume()
-	time.Sleep(n.session / 10) // virtual: it detects that it was deposed
-	h.net.all().Partition()
-	time.Sleep(3 * n.session / 2) // virtual: the session expires
-	h.net.heal()
-	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: everybody continues
 }
 
 // remake is what another program may do to a directory: it fills and empties it, or deletes it and
@@ -579,41 +357,6 @@ func (n *nemesis) prune() {
 		s := line[n.random.IntN(len(line))]
 		n.remove(s)
 		n.excuse(s.path) // without one of its nodes the claim of a waiter seems due too early
-	}
-}
-
-// shrink makes a waiter receive two events at once: the number of permits has shrunk after its turn
-// came at the semaphore, and its turn has come at another lock.
-func (n *nemesis) shrink() {
-	h := n.host()
-	session := h.client().conn.Client().SessionID()
-	path := n.paths[0]
-	permits := semaphore.New(n.admin, path, firstPermits)
-	to := func(number int) bool {
-		ctx, cancel := context.WithTimeout(context.Background(), n.session/4)
-		defer cancel()
-		return n.resize(ctx, permits, path, number) == nil
-	}
-	if !to(mostPermits) {
-		return
-	}
-	time.Sleep(n.stay) // virtual: more permits are taken
-	h.net.in().Freeze()
-	defer h.net.in().Thaw()
-	if !to(leastPermits) {
-		return
-	}
-	n.say("shrunk", "%s: there are %d permits, and the other lock comes free", h.name, leastPermits)
-	if !n.chance(4) {
-		time.Sleep(min(2*n.stay, n.session/3)) // virtual: its holder releases it
-		return
-	}
-	line := n.inLine()
-	for _, s := range line {
-		waits := func(o standing) bool { return o.session == session && isAhead(s.path, o.path) }
-		if s.session != session && parsed(s.path).Kind != znode.Permit && slices.ContainsFunc(line, waits) {
-			n.remove(s)
-		}
 	}
 }
 
@@ -786,9 +529,7 @@ func (n *nemesis) forbid() {
 	case unheard:
 		n.resizeUnheard(path)
 	case path != l.path && path != l.dir && missing == zk.PermRead && l.election == nil && n.chance(2):
-		n.writing(path)
-		n.askOne(path)
-		n.contains(path)
+		n.demandOf(path)
 	}
 	time.Sleep(d) // virtual: others are refused
 	_, err = zkc.SetACL(path, zk.WorldACL(zk.PermAll), -1)

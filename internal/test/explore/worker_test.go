@@ -167,7 +167,7 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 	w.count("cycles")
 	w.count(string(g.kind))
 	s := &stay{
-		Hold: history.Hold{Path: l.path + g.beside, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called, Session: c.conn.Client().SessionID()},
+		Hold: history.Hold{Path: l.path, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called, Session: c.conn.Client().SessionID()},
 		hold: g.held,
 	}
 	if w.chance(w.world.asks) {

@@ -40,15 +40,12 @@ type plan struct {
 	resizes  bool
 	latency  time.Duration // the largest latency
 	tick     time.Duration // of the servers; a session timeout is at least two
-	sync     int           // ticks after which members drop their leader, and the leader drops them; 0: a session timeout
 	phase    time.Duration // of the tick, at the start
 	kind     kind
 	stay     time.Duration // most holds last at most this long
 	least    time.Duration // and at least this long
-	restarts bool          // the strike restarts members, and no other nemesis breaks members
 	reap     time.Duration // how often the servers delete empty directories
 	quiet    bool          // no faults, and each caller waits until it holds
-	far      time.Duration // latency from half of the hosts to the servers; 0: no host is far
 	often    bool          // resize often
 	lossy    bool          // packets are lost while a right is missing
 	hasty    bool          // callers that are canceled are canceled soon
@@ -92,8 +89,7 @@ func draw(seed uint64) plan {
 		p.tick = cmp.Or(p.tick, p.session/2)
 	}
 	if p.hands == 0 && p.kind.strike == nil {
-		// There are no faults. In a mixed world names do not show which writers wait for readers.
-		p.kind.calm, p.kind.prompt = true, p.kind.name != "mixed"
+		p.kind.calm, p.kind.prompt = true, true // there are no faults
 	}
 	p.phase = between(r, time.Millisecond, p.tick)
 	return p
@@ -106,7 +102,7 @@ func (p plan) String() string {
 
 // flavorAt returns the flavor of a path.
 func (w *world) flavorAt(path string) flavor {
-	return w.flavor(slices.Index(w.paths, strings.TrimSuffix(path, besides)))
+	return w.flavor(slices.Index(w.paths, path))
 }
 
 // flavor returns the flavor of the i-th path.
@@ -250,9 +246,6 @@ func play(t *testing.T, p plan) *result {
 		if p.grain > 0 {
 			latency = p.latency
 		}
-		if p.far > 0 && i%2 == 0 {
-			latency = p.far
-		}
 		w.news = max(w.news, time.Millisecond+2*latency)
 		h.net = w.machine(h.name, latency)
 		h.connect()
@@ -302,7 +295,7 @@ func (w *world) work() map[string]int {
 		viewing.Go(func() { w.starving(waits) })
 	}
 	for i := range w.hands {
-		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0 && !w.restarts}
+		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0}
 		raging.Go(n.rage)
 	}
 	raging.Wait()
@@ -312,7 +305,7 @@ func (w *world) work() map[string]int {
 	over()
 	stuck.Stop()
 	for i, l := range w.hosts[0].client().locks {
-		if l.election != nil && w.far == 0 { // a host that is far away may lose its session
+		if l.election != nil {
 			w.lastWords(i)
 		}
 	}
@@ -445,8 +438,8 @@ func (w *world) judge(holds []history.Hold) string {
 	for _, h := range holds {
 		byPath[h.Path] = append(byPath[h.Path], h)
 	}
-	for i, path := range slices.Concat(w.paths, w.allBesides()) {
-		rules := w.flavor(i % len(w.paths)).rules
+	for i, path := range w.paths {
+		rules := w.flavor(i).rules
 		rules.Limits = w.limits.all[path]
 		report := history.Check(rules, byPath[path])
 		w.contended += report.Contended
@@ -471,14 +464,6 @@ func (w *world) judge(holds []history.Hold) string {
 	return b.String()
 }
 
-// allBesides returns the paths of the holds that exclude only each other, see mixed.
-func (w *world) allBesides() (paths []string) {
-	for _, path := range w.paths {
-		paths = append(paths, path+besides)
-	}
-	return paths
-}
-
 // testify adds to the findings what the ledger shows at the end: of each kind and path the first.
 func (w *world) testify() {
 	first := func(all []finding, what string) {
@@ -487,10 +472,8 @@ func (w *world) testify() {
 			w.found = append(w.found, all[0])
 		}
 	}
-	for _, path := range slices.Concat(w.paths, w.allBesides()) {
-		first(w.overtaken(path), "writes came behind one with a larger token")
-	}
 	for i, path := range w.paths {
+		first(w.overtaken(path), "writes came behind one with a larger token")
 		first(w.stale(path, w.session), "views were stale")
 		first(w.former(path), "leaders were named that had gone")
 		f := w.flavor(i)

@@ -164,7 +164,7 @@ var mutants = []mutant{
 		why:  "a follower that stops right after its answer takes the last touch with it",
 		old:  `base := s.deadline.proved(sent); base`,
 		new:  `base := sent; base`,
-		test: "internal/wire TestDeadlineAgainstModel", world: "newborn",
+		test: "internal/wire TestDeadlineAgainstModel",
 	}, {
 		name: "context-ends-only-on-release", pkg: "internal/hold",
 		why:  "work that waits for the end of its context goes on after the loss",
@@ -273,7 +273,7 @@ var mutants = []mutant{
 		name: "any-write-is-a-request", pkg: "internal/queue", in: "Grant.watchRequest",
 		why: "a program that writes into the node does not ask for anything",
 		old: `isReleaseRequest(w.Data)`, new: `w.Stat.Version > 0`,
-		test: "reentrant TestMutex/other writes into the node ask for nothing", world: "asked and calm",
+		test: "reentrant TestMutex/other writes into the node ask for nothing",
 	}, {
 		name: "verify-is-a-read", pkg: "internal/queue", in: "Hold.verify",
 		why:  "a server that is behind finds the node of a lock that another client holds",
@@ -307,7 +307,7 @@ var mutants = []mutant{
 		name: "another-member-asked", pkg: "internal/queue",
 		why: "the member has gone, and the node that has its name now is asked in its place",
 		old: `case stat.Czxid != token:`, new: `case stat.Czxid == 0:`,
-		test: "reentrant TestMutex/a member that has gone cannot be asked", world: "asked and calm",
+		test: "reentrant TestMutex/a member that has gone cannot be asked",
 	}, {
 		name: "close-reports-success-unheard", pkg: "internal/wire",
 		why: "the nodes stay until the session times out, and the program is told that they are gone",
