@@ -1,6 +1,6 @@
 // Package soak measures what random faults cannot: the margins of a loss, and that nothing grows.
 // `go test` runs a short cell of each kind; `make soak ARGS='-kind KIND'` runs one at full size. (Its
-// other kinds, hammer and lost, are in internal/test/explore.)
+// other kind, hammer, is in internal/test/explore.)
 //
 //	takeover  holders are cut off in every way: each must be notified before the next caller
 //	          holds; in virtual time, where margins are exact, and on real servers. And holders

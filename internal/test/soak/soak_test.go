@@ -47,8 +47,8 @@ type options struct {
 
 func (o options) short() bool { return o.kind == "" }
 
-// TestSoak runs the kind that -kind names, or a short cell of each kind. The kinds hammer and lost
-// are in internal/test/explore.
+// TestSoak runs the kind that -kind names, or a short cell of each kind. The kind hammer is in
+// internal/test/explore.
 func TestSoak(t *testing.T) {
 	o := options{*kindFlag, *lengthFlag, cmp.Or(*seedFlag, rand.Uint64()>>32)}
 	found := false
