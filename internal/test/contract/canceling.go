@@ -2,20 +2,19 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 var canceling = []scenario{
-	{"a free Lock is canceled at any step", canceledWhenFree, alone},
-	{"a waiting Lock is canceled at any step", canceledInLine, alone},
-	{"a Lock and its Release are canceled at any request, whatever was before", canceledAtARequest, inMemory},
+	{"Lock, TryLock and Release are canceled at any request, whatever was before", canceledAtARequest, inMemory},
 	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
 	{"a Lock is canceled while there is no connection", canceledOffline, 0},
 	{"a Release with a canceled context deletes the node", releasedByTheDead, 0},
@@ -24,55 +23,37 @@ var canceling = []scenario{
 
 var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
 
-func canceledWhenFree(s *scene) {
-	c := s.behind()
-	ops := []proxy.Op{proxy.CreateOp, proxy.ReadOp, proxy.ListOp}
-	s.eachRequest(holds, ops, []proxy.Op{proxy.CreateOp}, func(action proxy.Action, op proxy.Op, n int) (met bool) {
-		s.move(test.Path(s)) // a lock that no process has used yet, so its directory does not exist
-		c := c.again()
-		f := c.proxy.Nth(op, n, action)
-		a := c.begin(c.Lock)
-		select {
-		case <-f.Fired():
-			met = true
-			a.Stop()
-			f.Release()
-			c.catchUp() // receives what the proxy has held back
-		case <-a.Done:
-			f.Cancel()
-			s.release(a.Granted())
-		}
-		s.Empty()
-		return met
-	})
-}
-
-// canceledAtARequest cancels a Lock or a Release before it begins, and before and after the server
-// does its n-th request, and a Lock that waits: with each of the recipe's options, after up to three
-// cycles, with another caller of the value and without. Then another client gets the lock at once.
+// canceledAtARequest cancels a Lock, a TryLock or a Release before it begins, and before and after
+// the server does its n-th request, and a Lock that waits: with each of the recipe's options, after up
+// to three cycles, alone, with another caller of the value, and with another client. Then a client
+// gets the lock at once.
 func canceledAtARequest(s *scene) {
 	s.Ctx = context.Background() // it takes longer than a scenario
 	other := s.client()
 	for name, open := range s.options() {
 		conn, p := s.Behind()
-		for i := range 4 * 2 * 2 {
-			cycles, two, releases := i%4, i/4%2 == 1, i/8 == 1
+		for i := range 4 * 3 * 3 {
+			cycles, company, what := i%4, i/4%3, []string{"Lock", "TryLock", "Release"}[i/12]
 			for n, met := 0, true; met; n++ {
 				s.move(test.Path(s))
 				c := &client{s, open(locks.On(conn), s.Path), conn, p}
 				for range cycles {
 					s.release(c.lock())
 				}
-				call, rest := c.Lock, func() {}
-				if releases {
+				mate, rest := c, func() {}
+				if company == 2 {
+					mate = &client{s, open(locks.On(other.conn), s.Path), other.conn, nil}
+				}
+				call := map[string]lockFunc{"Lock": c.Lock, "TryLock": c.TryLock}[what]
+				if what == "Release" {
 					call = only(c.lock().Release)
 				}
 				switch {
-				case two && releases:
-					next := c.begin(c.Block)
+				case company > 0 && what == "Release":
+					next := mate.begin(mate.Block)
 					rest = func() { s.release(next.Granted()) }
-				case two:
-					h := c.block()
+				case company > 0:
+					h := mate.block()
 					rest = func() { s.release(h) }
 				}
 				s.Settle()
@@ -93,56 +74,21 @@ func canceledAtARequest(s *scene) {
 				f.Cancel()
 				f.Release()
 				switch {
-				case a.Err != nil:
+				case a.Err != nil && (what != "TryLock" || company == 0 || !errors.Is(a.Err, zklocks.ErrBusy)):
 					s.Is(a.Err, context.Canceled)
-				case !releases:
+				case a.Err == nil && what != "Release":
 					s.release(a.Hold)
 				}
 				rest()
 				began := time.Now()
 				s.release((&client{s, open(locks.On(other.conn), s.Path), other.conn, nil}).block())
 				if took := time.Since(began); took > time.Second || s.Failed() {
-					s.Fatalf("%s, %d cycles, two callers %v, release %v, request %d: the next client waits %v", name, cycles, two, releases, n/2, took)
+					s.Fatalf("%s, %d cycles, company %d, %s, request %d: the next client waits %v", name, cycles, company, what, n/2, took)
 				}
 			}
 		}
 		conn.Close()
 	}
-}
-
-func canceledInLine(s *scene) {
-	holder, c := s.client(), s.behind()
-	s.release(c.lock()) // creates the directories
-	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp}
-	s.eachRequest(holds, ops, ops, func(action proxy.Action, op proxy.Op, n int) (met bool) {
-		h := holder.block()
-		ahead := s.Dir + "/" + test.Children(s, s.Witness.Client(), s.Dir)[0]
-		f := c.proxy.Nth(op, n, action)
-		// The last request before the wait watches the node ahead.
-		end := c.proxy.Where(func(r proxy.Request) bool {
-			return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
-		}, 1, proxy.HoldReply)
-		a := c.begin(c.Lock)
-		select {
-		case <-f.Fired():
-			met = true
-		case <-end.Fired():
-		}
-		a.Stop()
-		f.Cancel()
-		end.Cancel()
-		c.catchUp()
-		s.inLine(1)
-		s.release(h)
-		return met
-	})
-
-	h := holder.block()
-	a := c.wait(2)
-	c.waits(a)
-	a.Stop()
-	s.inLine(1)
-	s.release(h)
 }
 
 // canceledAtGrant lets the grant and the cancellation race. A caller that gets an error must have

@@ -100,7 +100,6 @@ type needs int
 
 const (
 	exclusive needs = 1 << iota // a recipe that lets only one caller hold at a time
-	alone                       // on a real server, no other test at the same time, because the scenario counts or measures
 	ownServer                   // a server of its own, to restart
 	single                      // a recipe of one lock, because the scenario counts the requests for one directory
 	chain                       // a recipe whose waiters each watch a single node ahead
@@ -131,9 +130,7 @@ func RunReal(t *testing.T, r Recipe) {
 	for _, sc := range suite {
 		if sc.fits(r) && sc.needs&inMemory == 0 && (sc.needs&ownServer == 0 || r.OwnServers) {
 			t.Run(sc.name, func(t *testing.T) {
-				if sc.needs&alone == 0 {
-					t.Parallel()
-				}
+				t.Parallel()
 				sc.play(t, venue.Real(), r)
 			})
 		}

@@ -18,8 +18,6 @@ var observing = []scenario{
 	{"an observer is notified of a lock that was free", observedFree, 0},
 	{"an observer is notified of the wait", observedWait, 0},
 	{"an observer is notified of calls that fail", observedFailure, 0},
-	{"an observer is notified of waiters that lose their place", observedRequeue, 0},
-	{"an observer is notified why a hold was lost", observedLoss, 0},
 	{"an observer is notified of retries", observedRetry, 0},
 	{"an observer is not notified of retries that are not sent", observedOutage, 0},
 }
@@ -143,60 +141,6 @@ func observedFailure(s *scene) {
 	s.Lasted("the wait", f.Waited, waited, a.At.Sub(a.Began))
 	s.release(h)
 	events.Balanced()
-}
-
-func observedRequeue(s *scene) {
-	for _, away := range s.losses()[:2] { // a closed connection has no waiter
-		holder, c := s.client(), s.client()
-		events := c.observed()
-		h := holder.block()
-		a := c.wait(2)
-		before := Next[observe.Queued](events, 1)
-		away(c)
-		again := Next[observe.Queued](events, 2)
-		if again.Node == before.Node || again.Token <= before.Token {
-			s.Errorf("%+v, then %+v", before, again)
-		}
-		s.release(h)
-		s.release(a.Granted())
-		Next[observe.Called](events, 1) // it is the same call
-		events.Balanced()
-	}
-}
-
-func observedLoss(s *scene) {
-	for _, loss := range []struct {
-		why  string
-		lose func(*client)
-	}{
-		{"node was deleted", func(c *client) { s.kill(c.conn.Session()) }},
-		{"session", func(c *client) { s.Expire(c.conn) }},
-		{"no server has confirmed", func(c *client) { c.proxy.Mute() }},
-		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and send the event of the deletion, before it confirms the end of the session
-	} {
-		conn, p := s.BehindFor(4 * time.Second)
-		c := s.with(conn, p)
-		events := c.observed()
-		h := c.lock()
-		lost := h.Lost()
-		c.catchUp()
-		s.Pass(time.Second)
-		loss.lose(c)
-		s.Lost(lost)
-		l := Next[observe.Lost](events, 1)
-		s.about(l.LockInfo, h.Token())
-		s.Is(l.Cause, zklocks.ErrLost)
-		if !strings.Contains(l.Cause.Error(), loss.why) || l.Held <= 0 {
-			s.Errorf("%+v, want a cause that says %q", l, loss.why)
-		}
-		p.Unmute()
-		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		s.Empty()
-		if r := Of[observe.Released](events); len(r) > 0 {
-			s.Errorf("lost, and released: %+v", r)
-		}
-		events.Balanced()
-	}
 }
 
 func observedRetry(s *scene) {

@@ -134,7 +134,7 @@ func diesInTheMiddle(s *scene) {
 func deadline(s *scene) {
 	holder, c := s.client(), s.client()
 	h := holder.block()
-	ctx, cancel := context.WithTimeout(s.Ctx, 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(s.Ctx, 2*time.Second)
 	defer cancel()
 	end, _ := ctx.Deadline()
 	a := Begin(s, ctx, c.Lock)
