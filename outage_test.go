@@ -15,7 +15,6 @@ import (
 	"github.com/zklocks/zklocks/once"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/semaphore"
 	"github.com/zklocks/zklocks/zktest"
 )
 
@@ -78,11 +77,6 @@ func TestAHoldEndsInAnOutage(t *testing.T) {
 			must(o, inner.Release(forever))
 			o.unconfirmed(outer.Release(forever), 1)
 		},
-		"several permits": func(o *outage) {
-			h := take(o, semaphore.New(o.mine, path, 5).Locker(3).Lock)
-			o.begin(h)
-			o.unconfirmed(h.Release(forever), 1)
-		},
 		"a lock that is to be handed on": func(o *outage) {
 			m := rwlock.New(o.mine, path, rwlock.WithHandoff(10))
 			h := take(o, m.Lock)
@@ -92,12 +86,6 @@ func TestAHoldEndsInAnOutage(t *testing.T) {
 			o.unconfirmed(h.Release(forever), 1)
 			next.Cancel()
 			<-next.Done
-		},
-		"several locks": func(o *outage) {
-			locks := zklocks.All(rwlock.New(o.mine, path), rwlock.New(o.mine, path+"/b").RLocker(), semaphore.New(o.mine, path+"/c", 5).Locker(2))
-			h := take(o, locks.Lock)
-			o.begin(h)
-			o.unconfirmed(h.Release(forever), 3)
 		},
 		"several locks of which one was entered again": func(o *outage) {
 			m := reentrant.New(o.mine, path)
@@ -125,13 +113,6 @@ func TestAHoldEndsInAnOutage(t *testing.T) {
 			if err := <-down; !errors.Is(err, zklocks.ErrReleased) {
 				o.Errorf("the downgrade: %v", err)
 			}
-		},
-		"Do": func(o *outage) {
-			o.unconfirmed(zklocks.Do(forever, rwlock.New(o.mine, path).Lock, func(_ context.Context, h *zklocks.Hold) error {
-				o.begin(h)
-				time.Sleep(time.Second) // virtual
-				return nil
-			}), 1)
 		},
 		"a term": func(o *outage) {
 			ctx, cancel := context.WithCancel(forever)
