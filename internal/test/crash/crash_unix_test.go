@@ -76,7 +76,7 @@ func (s *scene) taken(by int) {
 	if ended, err := s.reap(false); ended != 0 || !errors.Is(err, sessionfile.ErrInUse) {
 		s.Errorf("a reaper ended session %#x, %v", ended, err)
 	}
-	ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 	defer cancel()
 	conn, err := zklocks.Connect(ctx, []string{s.Server}, long, zklocks.WithSessionFile(s.File))
 	if err == nil {
