@@ -283,21 +283,6 @@ func TestReentryIntoALostLockIsRefused(t *testing.T) {
 	}
 }
 
-func TestAContextThatIsDoneDoesNotReenter(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := newClient(s)
-		h := c.lock(s.Ctx)
-		dead, cancel := context.WithCancel(s.Ctx)
-		cancel()
-		_, err := c.Lock(dead)
-		s.Is(err, context.Canceled)
-		_, err = c.TryLock(dead)
-		s.Is(err, context.Canceled)
-		c.holds(1)
-		release(s, h)
-	})
-}
-
 // Another hold keeps the lock, so Verify must report that this hold was released meanwhile.
 func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {

@@ -1,7 +1,6 @@
 package rwlock_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,10 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
-	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -58,74 +55,6 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 			release(s, h)
 		}
 	})
-}
-
-// ReleaseRequested is called for the first time during a downgrade, which replaces the node.
-func TestARequestBesideADowngrade(t *testing.T) {
-	for name, held := range map[string]proxy.Action{"before it": proxy.HoldRequest, "after it": proxy.HoldReply} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c, other := behind(s), direct(s)
-				h := c.write()
-				f := c.proxy.Next(proxy.MoveOp, held)
-				a := contract.Begin(c, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return nil, c.Downgrade(ctx, h) })
-				s.Fired(f)
-				asked := h.ReleaseRequested()
-				m := other.first()
-				s.Must(other.requestRelease(m))
-				f.Release()
-				a.Granted()
-				s.CatchUp(c.conn)
-				// A request to the write node is lost with the node, unless the holder has read the
-				// request before.
-				now := other.first()
-				if now.ReleaseRequested != (m.Kind == observe.KindRead) || contract.Closed(asked) != now.ReleaseRequested {
-					s.Errorf("asked %v, %+v and now %+v", contract.Closed(asked), m, now)
-				}
-				s.Must(other.requestRelease(now))
-				hears(s, asked)
-				s.Must(h.Verify(s.Ctx))
-				release(s, h)
-			})
-		})
-	}
-}
-
-// While the right to read the node is missing, the server withholds the event of the request.
-func TestAWithheldRequestIsHeardWhenTheRightIsBack(t *testing.T) {
-	for name, before := range map[string]bool{"watched before": true, "watched meanwhile": false} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c := behind(s)
-				h := c.write()
-				node := c.first().Path
-				var asked <-chan struct{}
-				if before {
-					asked = h.ReleaseRequested()
-					s.CatchUp(c.conn)
-				}
-				_, err := s.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-				s.Must(err)
-				if !before {
-					asked = h.ReleaseRequested()
-					s.CatchUp(c.conn)
-				}
-				_, err = s.Witness.Client().Set(node, []byte("__REVOKE__"), -1)
-				s.Must(err)
-				s.Pass(20 * time.Second)
-				if contract.Closed(asked) {
-					s.Fatal("it read a node without the right to read it")
-				}
-				_, err = s.Witness.Client().SetACL(node, zk.WorldACL(zk.PermAll), -1)
-				s.Must(err)
-				s.Pass(40 * time.Second)
-				if !contract.Closed(asked) {
-					s.Error("it has not heard of the request")
-				}
-				release(s, h)
-			})
-		})
-	}
 }
 
 // A server that lags lacks a new member, still has a deleted member, or has a member without an

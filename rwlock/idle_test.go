@@ -92,14 +92,8 @@ func TestTryLockOfAnIdleLock(t *testing.T) {
 			k.Is(err, zklocks.ErrBusy)
 			h, err := other.TryLock(k.Ctx)
 			k.Must(err)
-			for _, try := range []func(context.Context) (*zklocks.Hold, error){k.TryLock, k.TryRLock} {
-				began := time.Now()
-				_, err = try(k.Ctx)
-				k.Is(err, zklocks.ErrBusy)
-				if took := time.Since(began); took > 60*time.Millisecond+30*delay {
-					k.Errorf("it is refused after %v", took)
-				}
-			}
+			_, err = k.TryRLock(k.Ctx)
+			k.Is(err, zklocks.ErrBusy)
 			release(k.Stage, h)
 			k.Venue.Latency(0)
 		}

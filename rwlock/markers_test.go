@@ -81,38 +81,6 @@ func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	})
 }
 
-// A writer that had two nodes ahead when it queued sets a marker when it releases, although it has
-// watched for none: readers behind it may have two writers ahead.
-func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		held := direct(s).write()
-		first := direct(s).waitRead(2)
-		second := direct(s).waitWrite(3)
-		r := behind(s)
-		reader := r.waitRead(4)
-		watches(r)
-		release(s, held)
-		s.CatchUp(r.conn)
-		h := first.Granted()
-		reader.Waits()
-		release(s, h)
-		h = second.Granted()
-		s.CatchUp(r.conn)
-		reader.Waits()
-		token := h.Token()
-		release(s, h)
-		h = reader.Granted()
-		if h.Token() <= token {
-			s.Errorf("token %d after %d", h.Token(), token)
-		}
-		release(s, h)
-		if lists, back := r.proxy.Seen(proxy.ListOp), r.proxy.Seen(proxy.OtherOp); lists != 1 || back != 0 {
-			s.Errorf("%d listings, %d watches are removed", lists, back)
-		}
-	})
-}
-
 // A waiter that leaves without having held sets no marker, however it leaves.
 func TestWithoutAMarkerTheNextListsAgain(t *testing.T) {
 	for name, goes := range map[string]func(*contract.Stage, standing){

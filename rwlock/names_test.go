@@ -1,7 +1,6 @@
 package rwlock_test
 
 import (
-	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,14 +18,16 @@ import (
 )
 
 func TestCuratorNames(t *testing.T) {
-	foreignNames(t, rwlock.WithCuratorNames(), `^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-__(READ|WRIT)__\d{10}$`)
+	foreignNames(t, rwlock.WithCuratorNames(), false, `^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-__(READ|WRIT)__\d{10}$`)
 }
 
 func TestKazooNames(t *testing.T) {
-	foreignNames(t, rwlock.WithKazooNames(), `^[0-9a-f]{32}__r?lock__\d{10}$`)
+	foreignNames(t, rwlock.WithKazooNames(), true, `^[0-9a-f]{32}__r?lock__\d{10}$`)
 }
 
-func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
+// foreignNames says whether the empty directory stays: a kazoo lock creates it once for each lock
+// object.
+func foreignNames(t *testing.T, names rwlock.Option, stays bool, pattern string) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b := direct(s).with(names), direct(s).with(names)
 		first, second := a.read(), a.read()
@@ -60,6 +61,10 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		release(s, joined)
 		release(s, h)
 		release(s, a.write())
+		s.Pass(time.Minute) // ten times as long as a container lives here
+		if there, _, err := s.Witness.Client().Exists(s.Dir); there != stays || err != nil {
+			s.Errorf("the directory exists: %v, %v", there, err)
+		}
 	})
 }
 
@@ -77,27 +82,6 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 	})
 }
 
-// A kazoo lock creates the directory once for each lock object.
-func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		for _, c := range []struct {
-			names rwlock.Option
-			stays bool
-		}{{rwlock.WithKazooNames(), true}, {rwlock.WithCuratorNames(), false}} {
-			path := test.Path(s) + "/a/b"
-			h, err := rwlock.New(locks.On(s.Witness), path, c.names).Lock(s.Ctx)
-			s.Must(err)
-			release(s, h)
-			s.Pass(time.Minute) // ten times as long as a container lives here
-			there, _, err := s.Witness.Client().Exists(path)
-			s.Must(err)
-			if there != c.stays {
-				s.Errorf("%s exists: %v, want %v", path, there, c.stays)
-			}
-		}
-	})
-}
-
 func TestWrongOptions(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		for says, opts := range map[string][]rwlock.Option{
@@ -110,35 +94,6 @@ func TestWrongOptions(t *testing.T) {
 				s.Errorf("error %v, want one that says %q", err, says)
 			}
 		}
-	})
-}
-
-// With Curator's names the lock waits for Curator's nodes, and fails next to nodes with our names.
-func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		plain := direct(s)
-		c := plain.with(rwlock.WithCuratorNames())
-		fail := func(calls ...func(context.Context) (*zklocks.Hold, error)) {
-			s.Helper()
-			for _, call := range calls {
-				if _, err := call(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
-					s.Errorf("with other names: %v", err)
-				}
-			}
-		}
-		h := plain.write()
-		fail(c.Lock, c.RLock, c.TryLock, c.TryRLock)
-		release(s, h)
-
-		theirs, err := s.Witness.Client().Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		release(s, c.read())
-		writer := c.waitWrite(2)
-		fail(plain.Lock, plain.RLock, plain.TryLock, plain.TryRLock)
-		writer.Waits()
-		s.Must(s.Witness.Client().Delete(theirs, -1))
-		release(s, writer.Granted())
 	})
 }
 

@@ -116,54 +116,6 @@ func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 	})
 }
 
-func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		first, second := direct(s), behind(s)
-		h := first.write()
-		w := second.waitWrite(2)
-		var readers []*client
-		var waiting []*attempt
-		for i := range 5 {
-			r := behind(s)
-			readers = append(readers, r)
-			waiting = append(waiting, r.waitRead(3+i))
-			s.CatchUp(r.conn)
-		}
-		s.CatchUp(second.conn)
-
-		release(s, h)
-		h = w.Granted()
-		for i, r := range readers {
-			s.CatchUp(r.conn)
-			if n := r.proxy.Notifications(); n != 0 {
-				s.Errorf("reader %d, behind another writer, was woken %d times", i, n)
-			}
-		}
-		if n := second.proxy.Notifications(); n != 1 {
-			s.Errorf("the next writer was woken %d times", n)
-		}
-		release(s, h)
-		for _, a := range waiting {
-			a.Granted()
-		}
-		for i, r := range readers {
-			s.CatchUp(r.conn)
-			if n := r.proxy.Notifications(); n != 1 {
-				s.Errorf("reader %d was woken %d times by the writer it waited for", i, n)
-			}
-		}
-		for _, a := range waiting {
-			release(s, a.Hold)
-		}
-		for i, r := range readers {
-			s.CatchUp(r.conn)
-			if n := r.proxy.Notifications(); n != 2 { // of the nodes that the reader watched while it waited, including its own
-				s.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
-			}
-		}
-	})
-}
-
 func TestAReaderThatAsksForTheWriteLockDoesNotGetIt(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)

@@ -440,33 +440,6 @@ func TestAResizeWithoutAnEvent(t *testing.T) {
 	})
 }
 
-// If no caller of the client queues, its waiter reads the new number at its next recheck.
-func TestAWaiterReadsTheNumberAgain(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 2)
-		holds := []*zklocks.Hold{c.acquire(1), c.acquire(1)}
-		waiter := newClient(s, 2)
-		a := waiter.wait(1, 3)
-		const long = 10 * time.Second
-		time.Sleep(long) // virtual: the first recheck has passed
-		resizeUnheard(s, "3")
-		began := time.Now()
-		h := a.Granted()
-		if d := time.Since(began); d > long+time.Second {
-			s.Errorf("granted after %v", d)
-		}
-		a = waiter.wait(1, 4)
-		resizeUnheard(s, "1")
-		time.Sleep(long) // virtual: the recheck
-		for _, h := range append(holds, h) {
-			a.Waits()
-			release(s, h)
-			s.CatchUp(waiter.conn)
-		}
-		release(s, a.Granted())
-	})
-}
-
 // The server refuses the check of the number, not the create in the directory, and the error says
 // so. When the right is restored, a cycle takes as few requests as before.
 func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
@@ -647,26 +620,6 @@ func TestTheFirstNumberIsNotStoredNextToAnotherLock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A lock of another kind fails on the path of a semaphore, and the number stays.
-func TestALockOnTheSemaphoresPathChangesNoNumber(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		sem := newClient(s, 2)
-		permits := sem.acquire(2)
-		lock := rwlock.New(locks.On(s.Connect()), s.Path)
-		for _, call := range []func(context.Context) (*zklocks.Hold, error){lock.Lock, lock.TryLock, lock.RLock, lock.TryRLock} {
-			if _, err := call(s.Ctx); err == nil || !strings.Contains(err.Error(), "in use by a lock of another kind") {
-				s.Errorf("error %v", err)
-			}
-		}
-		_, err := newClient(s, 3).TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch)
-		if got := stored(s); got != "2" {
-			s.Errorf("stored %q", got)
-		}
-		s.Must(permits.Release(s.Ctx))
-	})
 }
 
 // A program may use a semaphore for each of its customers. Some time after the last release the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,63 +57,6 @@ func (c *client) wait(n, nodes int) *attempt {
 }
 
 func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
-
-func TestAnyReleaseLetsTheNextIn(t *testing.T) {
-	const permits = 4
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, permits)
-		w, p := behind(s, permits)
-		for first := range permits {
-			var holds []*zklocks.Hold
-			for range permits {
-				holds = append(holds, c.acquire(1))
-			}
-			a := w.wait(1, permits+1)
-			s.CatchUp(w.conn)
-			a.Waits()
-			reads := p.Seen(proxy.ReadOp)
-			release(s, holds[first])
-			release(s, a.Granted())
-			if p.Seen(proxy.ReadOp) != reads {
-				s.Errorf("holder %d releases: the waiter has received no event, and was granted by a recheck", first)
-			}
-			for i, h := range holds {
-				if i != first {
-					release(s, h)
-				}
-			}
-			s.Empty()
-		}
-	})
-}
-
-// The nodes that a waiter is about to watch are deleted, together with its own node. Enough
-// blockers are gone, but no watch shows that the waiter's node exists: it lists, and queues again.
-func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 2)
-		holds := []*zklocks.Hold{c.acquire(1), c.acquire(1)}
-		next := newClient(s, 2).wait(1, 3)
-		last, p := behind(s, 2)
-		listed := p.Next(proxy.ListOp, proxy.HoldReply)
-		before := test.Children(s, s.Witness.Client(), s.Dir)
-		a := last.wait(1, 4)
-		<-listed.Fired()
-		release(s, holds[1])
-		release(s, next.Granted())
-		for _, name := range test.Children(s, s.Witness.Client(), s.Dir) {
-			if !slices.Contains(before, name) {
-				s.Must(s.Witness.Client().Delete(s.Dir+"/"+name, -1))
-			}
-		}
-		listed.Release()
-		h := a.Granted()
-		s.InLine(2)
-		s.Must(h.Verify(s.Ctx))
-		release(s, h)
-		release(s, holds[0])
-	})
-}
 
 func TestALargeRequestIsNotOvertakenBySmallOnes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {

@@ -359,8 +359,11 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 				x.must(nil, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				began := time.Now()
+				began, forgotten := time.Now(), 0
 				time.AfterFunc(10*time.Minute, func() {
+					if forgotten < 6 {
+						t.Errorf("it has read its limit again %d times", forgotten)
+					}
 					if n := x.proxy.Seen(proxy.ListOp); n < 1+6 || n > 1+7 {
 						t.Errorf("%d listings in ten minutes", n)
 					}
@@ -370,7 +373,8 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 						x.must(nil, x.witness.Client().Delete(ahead, -1))
 					}
 				})
-				g, err := x.queue.Join(ctx, Request{Kind: x.kind, Nodes: 1}, true)
+				limit := Limit{Forget: func() { forgotten++ }}
+				g, err := x.queue.Join(ctx, Request{Kind: x.kind, Nodes: 1, Limit: func(context.Context, int64) (Limit, error) { return limit, nil }}, true)
 				if took := time.Since(began); took > 21*time.Minute {
 					t.Errorf("it has waited for %v", took)
 				}

@@ -31,21 +31,6 @@ func (x *testQueue) enters(of *Callers) *Tenure {
 	return by.(*Tenure)
 }
 
-// begins starts an Acquire that waits, and returns when nothing else happens.
-func (x *testQueue) begins(ctx context.Context, of *Callers) <-chan error {
-	x.Helper()
-	done := make(chan error, 1)
-	go func() {
-		_, by, err := of.Acquire(ctx, true)
-		if err == nil {
-			err = by.Leave(ctx, nil)
-		}
-		done <- err
-	}()
-	synctest.Wait()
-	return done
-}
-
 // As soon as the last reader has left, no reader may join, although the node still exists.
 func TestNoReaderJoinsATenureThatIsOver(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -67,38 +52,38 @@ func TestNoReaderJoinsATenureThatIsOver(t *testing.T) {
 // The guard of a tenure ends while pass lets it be idle: after pass has checked that callers may
 // enter, and before it stores that there is no holder. Nobody may enter any more, so it must end.
 func TestATenureThatIsWantedDoesNotStayIdle(t *testing.T) {
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x, of := callers(t, v, znode.Write, Sharing{MaxIdle: time.Minute})
-		tenure := x.enters(of)
-		tenure.kept.Store(true)
-		if !tenure.ask(t.Context()) {
-			t.Fatal("nobody may enter, so there is nothing to see")
+	play(t, znode.Write, Sharing{MaxIdle: maxIdle}, func(x *story) {
+		kept := func() *Tenure {
+			tenure := x.enters(x.of)
+			tenure.kept.Store(true)
+			if !tenure.ask(x.Context()) {
+				x.Fatal("nobody may enter, so there is nothing to see")
+			}
+			return tenure
 		}
-		of.mu.Lock() // as pass does
+		x.must(nil, x.first.Leave(x.Context(), nil))
+		tenure := kept()
+		x.of.mu.Lock() // as pass does
 		ended := make(chan bool)
 		go func() {
-			of.want(tenure)
+			x.of.want(tenure)
 			close(ended)
 		}()
 		for range 1000 {
 			runtime.Gosched()
 		}
 		tenure.users.Store(0)
-		of.mu.Unlock()
+		x.of.mu.Unlock()
 		<-ended
 		if tenure.grant.Err() == nil {
-			t.Error("it stays")
+			x.Error("it stays")
 		}
-		next := x.enters(of)
-		next.kept.Store(true)
-		if !next.ask(t.Context()) {
-			t.Fatal("nobody may enter, so there is nothing to see")
+		tenure = kept()
+		x.of.want(tenure) // while it is held
+		if passed, _ := x.of.pass(tenure, true); passed {
+			x.Error("it becomes idle")
 		}
-		of.want(next) // while it is held
-		if passed, _ := of.pass(next, true); passed {
-			t.Error("it becomes idle")
-		}
-		x.must(nil, next.Leave(t.Context(), nil))
+		x.must(nil, tenure.Leave(x.Context(), nil))
 	})
 }
 
@@ -124,24 +109,22 @@ func TestAGrantThatNoCallerWaitsForIsReleased(t *testing.T) {
 // The grant is lost after its holder has begun to release it, and before it is passed on. A hook of
 // the grant runs in between, before its watch has fired.
 func TestALockLostDuringItsReleaseIsNotPassedOn(t *testing.T) {
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x, of := callers(t, v, znode.Write, Sharing{Passes: 100})
-		tenure := x.enters(of)
-		next := x.begins(context.Background(), of)
-		if !tenure.grant.Exists(t.Context()) {
-			t.Fatal("the node is not known to exist, so nothing would be passed on")
+	play(t, znode.Write, Sharing{Passes: 100}, func(x *story) {
+		x.queues(1)
+		if !x.first.grant.Exists(x.Context()) {
+			x.Fatal("the node is not known to exist, so nothing would be passed on")
 		}
 		var known, passed bool
-		tenure.grant.OnEnd(func(error) {
-			known = tenure.grant.KnownToExist()
-			passed, _ = of.pass(tenure, false)
+		x.first.grant.OnEnd(func(error) {
+			known = x.first.grant.KnownToExist()
+			passed, _ = x.of.pass(x.first, false)
 		})
 		x.conn.Close()
 		if !known || passed {
-			t.Errorf("the node is known to exist: %v; the lost lock was passed on: %v", known, passed)
+			x.Errorf("the node is known to exist: %v; the lost lock was passed on: %v", known, passed)
 		}
-		if err := <-next; !errors.Is(err, zk.ErrClosing) {
-			t.Errorf("got %v", err)
+		if <-x.line[0].done; !errors.Is(x.line[0].err, zk.ErrClosing) {
+			x.Errorf("got %v", x.line[0].err)
 		}
 	})
 }
@@ -150,27 +133,24 @@ func TestALockLostDuringItsReleaseIsNotPassedOn(t *testing.T) {
 // it, and the first of them holds.
 func TestACanceledCallerLeavesTheAcquireToTheNext(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-			x, of := callers(t, v, znode.Write, Sharing{Passes: 100})
-			tenure := x.enters(of)
+		play(t, znode.Write, Sharing{Passes: 100}, func(x *story) {
 			ctx, cancel := context.WithCancel(context.Background())
-			first := x.begins(ctx, of)
-			next := x.begins(context.Background(), of)
+			first := x.calls(ctx)
+			x.queues(1)
+			x.of.mu.Lock()
 			if late {
-				of.mu.Lock()
 				cancel() // its goroutine is woken, and then waits for mu
-				of.followLocked(tenure)
-				of.mu.Unlock()
-			} else {
-				of.follow(tenure)
-				synctest.Wait()
-				cancel()
 			}
-			if err := <-first; !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
+			x.of.followLocked(x.first)
+			x.of.mu.Unlock()
+			synctest.Wait()
+			cancel()
+			if <-first.done; !errors.Is(first.err, context.Canceled) {
+				x.Errorf("got %v", first.err)
 			}
-			x.must(nil, tenure.Leave(t.Context(), nil))
-			x.must(nil, <-next)
+			x.must(nil, x.first.Leave(x.Context(), nil))
+			<-x.line[0].done
+			x.must(nil, x.line[0].err)
 		})
 	}
 }
@@ -299,7 +279,8 @@ func TestWhichAcquireAReaderJoins(t *testing.T) {
 			}
 			x.must(nil, c.tenure.Leave(x.Context(), nil))
 		}
-		theirs = x.other(znode.Write)
+		writes(x)
+		theirs = x.names()[0]
 		x.queues(2)
 		if n := len(x.names()); n != 2 {
 			x.Errorf("%d nodes, want one for the readers", n)

@@ -29,6 +29,7 @@ func TestWhatADowngradeDoes(t *testing.T) {
 		kind  znode.Kind // of the node at the end; "": none
 	}{
 		"nothing happens":            {proxy.HoldRequest, func(*testQueue, *Hold) {}, nil, znode.Read},
+		"it is watched for requests": {proxy.HoldRequest, func(_ *testQueue, h *Hold) { h.ReleaseRequested() }, nil, znode.Read},
 		"the node is deleted":        {proxy.HoldRequest, func(x *testQueue, h *Hold) { x.goes(h.Guard()[0].Path) }, hold.ErrLost, ""},
 		"it is lost after the reply": {proxy.HoldReply, func(_ *testQueue, h *Hold) { h.Grant.state.Lose(hold.ErrLost) }, hold.ErrLost, ""},
 		"it is released":             {proxy.HoldRequest, func(_ *testQueue, h *Hold) { go h.Release(context.Background()) }, nil, ""},
@@ -43,9 +44,12 @@ func TestWhatADowngradeDoes(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := shared(t, v)
 				h := lock(t, x.queue, znode.Write)
-				var lost, asked <-chan struct{}
+				var lost <-chan struct{}
 				if c.kind != "" {
-					lost, asked = h.State().Lost(), h.ReleaseRequested()
+					lost = h.State().Lost()
+				}
+				if name == "nothing happens" {
+					h.ReleaseRequested()
 				}
 				synctest.Wait()
 				if err := h.Downgrade(NoWait, x.queue, znode.Write, znode.Read); !errors.Is(err, context.Canceled) {
@@ -74,7 +78,7 @@ func TestWhatADowngradeDoes(t *testing.T) {
 					t.Errorf("again: %v", err)
 				}
 				x.must(x.witness.Client().Set(x.line()[0], []byte(releaseRequest), -1))
-				<-asked // the new node is watched, too
+				<-h.ReleaseRequested() // the new node is watched, too
 				x.goes(x.line()[0])
 				<-lost
 			})

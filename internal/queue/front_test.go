@@ -43,6 +43,11 @@ func (x *testQueue) blind(path string, do func()) {
 func TestWhatFollowYields(t *testing.T) {
 	t.Parallel()
 	comes := func(x *testQueue) { x.other(znode.Lock) }
+	refuse := func(x *testQueue, op proxy.Op) {
+		for range 1000 {
+			x.proxy.Next(op, proxy.Answer(-127))
+		}
+	}
 	leaves := func(x *testQueue) { x.goes(x.line()[0]) }
 	for name, c := range map[string]struct {
 		members int
@@ -66,14 +71,10 @@ func TestWhatFollowYields(t *testing.T) {
 		"it is written into unseen": {1, func(x *testQueue) {
 			x.blind(x.line()[0], func() { x.must(x.witness.Client().Set(x.line()[0], []byte("x"), -1)) })
 		}, FirstRecheck, "0 0x"},
-		"a member comes unseen":          {0, func(x *testQueue) { x.blind(x.queue.dir, func() { comes(x) }) }, FirstRecheck, "- 0"},
-		"a member comes and goes unseen": {0, func(x *testQueue) { x.blind(x.queue.dir, func() { x.goes(x.other(znode.Lock)) }) }, FirstRecheck, "-"},
-		"the servers refuse to read the next": {2, func(x *testQueue) {
-			for range 1000 {
-				x.proxy.Next(proxy.ListOp, proxy.Answer(-127))
-			}
-			leaves(x)
-		}, time.Minute, "0 0?"},
+		"a member comes unseen":               {0, func(x *testQueue) { x.blind(x.queue.dir, func() { comes(x) }) }, FirstRecheck, "- 0"},
+		"a member comes and goes unseen":      {0, func(x *testQueue) { x.blind(x.queue.dir, func() { x.goes(x.other(znode.Lock)) }) }, FirstRecheck, "-"},
+		"the servers refuse to read the next": {2, func(x *testQueue) { refuse(x, proxy.ListOp); leaves(x) }, time.Minute, "0 0?"},
+		"the servers have no quorum":          {1, func(x *testQueue) { refuse(x, proxy.CheckOp) }, 10 * time.Second, "0 0?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -38,5 +41,33 @@ func TestARequestKeepsTheDataOfOurNodesAlone(t *testing.T) {
 		if isReleaseRequest([]byte(data)) || string(withoutRequest([]byte(data))) != data {
 			t.Errorf("%q was read as a request", data)
 		}
+	}
+}
+
+// While the client may not read its node, the server withholds the event of a request. The holder
+// reads the node again after a while, also if the right was missing when it began to watch.
+func TestAWithheldRequestReachesTheHolder(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{false, true} {
+		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+			x := newTestQueue(t, v, 10*time.Second)
+			h := lock(t, x.queue, znode.Lock)
+			if before {
+				h.ReleaseRequested()
+				synctest.Wait()
+			}
+			x.blind(h.Guard()[0].Path, func() {
+				h.ReleaseRequested()
+				synctest.Wait()
+				x.must(x.witness.Client().Set(h.Guard()[0].Path, []byte(releaseRequest), -1))
+			})
+			time.Sleep(FirstRecheck) // virtual
+			synctest.Wait()
+			select {
+			case <-h.ReleaseRequested():
+			default:
+				t.Errorf("it is not notified; watched before: %v", before)
+			}
+		})
 	}
 }

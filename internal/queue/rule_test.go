@@ -257,34 +257,6 @@ func FuzzRule(f *testing.F) {
 	f.Fuzz(playRule)
 }
 
-func BenchmarkTurn1000(b *testing.B) {
-	readsAndWrites := []znode.Kind{znode.Read, znode.Write}
-	for _, c := range []struct {
-		name  string
-		rule  rule
-		kinds []znode.Kind
-	}{
-		{"write", writeRule, readsAndWrites},
-		{"read", readRule, readsAndWrites},
-		{"permit", permitRule(1, 10), []znode.Kind{znode.Permit}},
-	} {
-		line := make([]znode.Node, 1000)
-		for i := range line {
-			kind := c.kinds[i%len(c.kinds)]
-			line[i] = znode.Node{Name: znode.Prefix(znode.NewID(), kind) + fmt.Sprintf("%010d", i), Kind: kind, Seq: int64(i)}
-		}
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				turn := c.rule.blockers(line, line[len(line)-1])
-				if turn.clear() || len(turn.watched) == 0 {
-					b.Fatal("wrong")
-				}
-			}
-		})
-	}
-}
-
 // with returns a configuration with the names of a queue.
 func with(cfg Config, names Names) Config {
 	cfg.Names = names
