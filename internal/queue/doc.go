@@ -67,10 +67,11 @@
 //     [downgraded-writer-struck-out]
 //  6. Readers rely on a view: a listing, and a watch on the directory that has seen the same version
 //     of its data, on the present connection (dirview.go). A reader joins a node, queued or granted,
-//     only if the view, which is at most FirstRecheck old, shows no writer behind the node. Readers
-//     that come before the first listing share the wait for it. To join a granted node, the grant
-//     must not have ended, and the node must be known to exist, which may take a request
-//     (Tenure.may and ask). A reader is granted without a listing only if its create has checked the
+//     only if the view shows no writer behind the node. When readers have joined by one view for
+//     FirstRecheck, one asks the server, which may have withheld a writer's event. Readers that come
+//     before the first listing share the wait for it. To join a granted node, the grant must not
+//     have ended, and the node must be known to exist, which may take a request (Tenure.may and
+//     ask). A reader is granted without a listing only if its create has checked the
 //     version of the view, in the same directory (view.sameDir). [joined-although-a-writer-waits]
 //  7. A holder passes on no lost grant, and counts each pass without evidence that no other client
 //     waits; a canceled receiver passes the grant on (Callers.pass). [lost-lock-handed-on]

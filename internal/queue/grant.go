@@ -22,7 +22,7 @@ var errDeleted = errors.New("its node was deleted")
 // more holds rest on it. Its methods may be called from any goroutine.
 //
 // A grant ends once, released or lost: first it is marked as ended, then its holders are notified,
-// then CleanUp is called. A goroutine of CleanUp deletes the nodes of a lost grant, and Release the
+// then CleanUp is called. A goroutine of CleanUp deletes the nodes of a lost grant, and GiveUp the
 // nodes of a released grant. The deletion waits for the end of a downgrade that is under way,
 // because only then it is settled which node exists.
 type Grant struct {
@@ -124,7 +124,7 @@ func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("
 // CleanUp is called by the goroutine that has ended the grant (invariant 4). It has the nodes of a
 // lost grant deleted, because they still exist if the connection returns before the session
 // expires. No other client would delete them, and all waiters behind them would wait forever. The
-// lease of a released grant lives until Release returns.
+// lease of a released grant lives until GiveUp returns.
 func (g *Grant) CleanUp(end error) {
 	if errors.Is(end, hold.ErrLost) {
 		g.lease.Lost(end)
@@ -288,7 +288,7 @@ func (g *Grant) watch(n nodeRef) {
 			}
 		}
 		if err != nil && err != zk.ErrNoAuth {
-			// Before Release and Downgrade delete the node themselves, they end the grant or
+			// Before GiveUp and Downgrade delete the node themselves, they end the grant or
 			// replace held, so missed ignores that deletion. If the server refuses the watch, only
 			// the lease detects a loss.
 			g.missed(n, err)
