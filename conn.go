@@ -109,7 +109,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // The servers execute the client's requests and those of the locks in one order. A request that
 // begins when another has been answered is executed after it. No other order is promised between
 // requests of several goroutines. When the connection is lost, requests under way return
-// zk.ErrConnectionClosed. A move ([Conn.SetServers]) carries over the requests that were not sent.
+// zk.ErrConnectionClosed. Later requests wait until it is back: a call of go-zookeeper has no
+// context. A move ([Conn.SetServers]) carries over the requests that were not sent.
 //
 // A watch that the program sets on the client survives reconnects. It fires on a change, and rarely
 // without one: if the connection was lost again before all watches were set again. Set no watch on a
