@@ -225,9 +225,3 @@ func (p packet) string() string {
 	d := jute.Decoder{Rest: p.body}
 	return d.Text()
 }
-
-func (p packet) event() (kind int32, path string) {
-	d := jute.Decoder{Rest: p.body}
-	kind, _, path = d.Int32(), d.Int32(), d.Text()
-	return kind, path
-}

@@ -40,9 +40,6 @@ type Server struct {
 
 	paused atomic.Bool
 	served atomic.Bool // whether it has served since its start
-
-	words    sync.Mutex // one four-letter word at a time, to count them
-	baseline int64      // packets that the server had counted before, including four-letter words
 }
 
 // Start runs a standalone server and returns when it serves.
@@ -162,7 +159,7 @@ func (s *Server) ready(within time.Duration) error {
 		return fmt.Errorf("realzk: %s does not serve after %v%s", s.addr, within, s.logTail())
 	}
 	s.served.Store(true)
-	return s.calibrate()
+	return nil
 }
 
 // Addr returns the host:port to which clients connect. Restart does not change it.
@@ -260,12 +257,6 @@ func (s *Server) Stop() error {
 
 // Word sends a four-letter word ("srvr", "cons", "wchs", "dump", ...) and returns the answer.
 func (s *Server) Word(word string) (string, error) {
-	s.words.Lock()
-	defer s.words.Unlock()
-	return s.word(word)
-}
-
-func (s *Server) word(word string) (string, error) {
 	within := noWord
 	if s.served.Load() && !s.paused.Load() {
 		within = wordTimeout
@@ -277,7 +268,6 @@ func (s *Server) word(word string) (string, error) {
 	if strings.HasPrefix(answer, notServing) {
 		return "", fmt.Errorf("realzk: %s to %s: %s", word, s.addr, strings.TrimSpace(answer))
 	}
-	s.baseline++ // the server counts the word as a packet
 	return answer, nil
 }
 
@@ -288,40 +278,6 @@ func (s *Server) Mntr() (map[string]string, error) {
 		return nil, err
 	}
 	return parseMntr(answer), nil
-}
-
-// Requests returns how many packets this server has received from clients since Start or Restart,
-// as counted by the server. It includes handshakes and pings, and excludes the four-letter words of
-// this Server; four-letter words of other clients count. While no client sends four-letter words to
-// a paused server, the difference of two values is exact. To count one kind of request, see
-// Proxy.Seen.
-func (s *Server) Requests() (int64, error) {
-	s.words.Lock()
-	defer s.words.Unlock()
-	received, err := s.packetsReceived()
-	return received - s.baseline, err
-}
-
-func (s *Server) calibrate() error {
-	s.words.Lock()
-	defer s.words.Unlock()
-	received, err := s.packetsReceived()
-	if err == nil {
-		s.baseline = received
-	}
-	return err
-}
-
-func (s *Server) packetsReceived() (int64, error) {
-	answer, err := s.word("mntr")
-	if err != nil {
-		return 0, err
-	}
-	received, err := strconv.ParseInt(parseMntr(answer)["zk_packets_received"], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("realzk: zk_packets_received: %w", err)
-	}
-	return received, nil
 }
 
 func (s *Server) dataPath() string { return filepath.Join(s.data.path, "data") }
