@@ -519,21 +519,3 @@ func TestAReaderLeavesOthersAtOnce(t *testing.T) {
 		}
 	})
 }
-
-// Until ctx is canceled Do and Run wait for the answer as long as the session lives.
-func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
-	for _, name := range []string{"Do", "Do with several locks"} {
-		atDeskFor(t, 20*time.Second, func(d *desk) {
-			began := time.Now()
-			err := ends[name](d.Context(), d.conn, func(context.Context, *zklocks.Hold) error {
-				d.host.Refuse()
-				time.AfterFunc(5*time.Second, d.host.Accept)
-				began = time.Now()
-				return nil
-			})
-			if took := time.Since(began); err != nil || took < 5*time.Second {
-				d.Errorf("%s: error %v after %v", name, err, took)
-			}
-		})
-	}
-}

@@ -156,7 +156,7 @@ func askedOffline(s *scene) {
 
 func askedThroughCuts(s *scene) {
 	c, other := s.client(), s.behind()
-	for _, action := range append(throttled, cuts...) {
+	for _, action := range disturbances {
 		for _, op := range []proxy.Op{proxy.ReadOp, proxy.SetOp} {
 			h := c.lock()
 			m := c.only()

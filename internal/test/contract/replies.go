@@ -13,10 +13,8 @@ import (
 )
 
 var replies = []scenario{
-	{"a free lock is taken and given back through a cut at any step", cutWhenFree, 0},
-	{"a waiter gets its turn through a cut at any step", cutInLine, 0},
-	{"a free lock is taken and given back when any request is throttled", throttledWhenFree, 0},
-	{"a waiter gets its turn when any request is throttled", throttledInLine, 0},
+	{"a free lock is taken and given back, whichever request is cut or throttled", faultsWhenFree, 0},
+	{"a waiter gets its turn, whichever request is cut or throttled", faultsInLine, 0},
 	{"a create whose reply was lost and whose caller has left is undone", createAbandoned, 0},
 	{"a repeated delete does not delete the next hold", deleteRepeated, exclusive},
 	{"a Release goes on through an outage", releasedOffline, 0},
@@ -25,7 +23,7 @@ var replies = []scenario{
 var (
 	cuts = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
 	// An overloaded server drops requests, with an error.
-	throttled = []proxy.Action{proxy.Answer(-127)}
+	disturbances = append(slices.Clone(cuts), proxy.Answer(-127))
 )
 
 // cut is a fault that signals as soon as the proxy has the request, because the client may be done
@@ -49,16 +47,11 @@ func (c *client) cutAt(op proxy.Op, n int, action proxy.Action) *cut {
 	return f
 }
 
-func cutWhenFree(s *scene)       { s.faultsWhenFree(cuts) }
-func cutInLine(s *scene)         { s.faultsInLine(cuts) }
-func throttledWhenFree(s *scene) { s.faultsWhenFree(throttled) }
-func throttledInLine(s *scene)   { s.faultsInLine(throttled) }
-
 // eachRequest plays with each action at the first request of each kind, at the second, and so on,
 // until a play meets none. It asserts that some kinds were met.
-func (s *scene) eachRequest(actions []proxy.Action, ops, must []proxy.Op, play func(action proxy.Action, op proxy.Op, n int) (met bool)) {
+func (s *scene) eachRequest(ops, must []proxy.Op, play func(action proxy.Action, op proxy.Op, n int) (met bool)) {
 	s.Helper()
-	for _, action := range actions {
+	for _, action := range disturbances {
 		for _, op := range ops {
 			n := 1
 			for play(action, op, n) {
@@ -73,10 +66,10 @@ func (s *scene) eachRequest(actions []proxy.Action, ops, must []proxy.Op, play f
 
 // faultsWhenFree injects the faults, in turn, at each request of a Lock and its Release. The
 // session lives on, so both must succeed.
-func (s *scene) faultsWhenFree(actions []proxy.Action) {
+func faultsWhenFree(s *scene) {
 	c, other := s.behind(), s.client()
 	ops := []proxy.Op{proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp}
-	s.eachRequest(actions, ops, []proxy.Op{proxy.CreateOp, proxy.DeleteOp}, func(action proxy.Action, op proxy.Op, n int) bool {
+	s.eachRequest(ops, []proxy.Op{proxy.CreateOp, proxy.DeleteOp}, func(action proxy.Action, op proxy.Op, n int) bool {
 		s.move(test.Path(s))
 		c, other := c.again(), other.again()
 		f := c.cutAt(op, n, action)
@@ -97,11 +90,11 @@ func (s *scene) faultsWhenFree(actions []proxy.Action) {
 }
 
 // faultsInLine injects the faults at each request of a waiter whose turn comes.
-func (s *scene) faultsInLine(actions []proxy.Action) {
+func faultsInLine(s *scene) {
 	c, holder := s.behind(), s.client()
 	s.release(c.lock())
 	ops := []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp}
-	s.eachRequest(actions, ops, ops, func(action proxy.Action, op proxy.Op, n int) bool {
+	s.eachRequest(ops, ops, func(action proxy.Action, op proxy.Op, n int) bool {
 		h := holder.block()
 		f := c.cutAt(op, n, action)
 		defer f.Cancel()
