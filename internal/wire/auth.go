@@ -28,7 +28,9 @@ func (c *Conn) startSASL(ctx context.Context, server string) (next SASLExchange,
 	ctx, cancel := context.WithTimeout(ctx, max(longestTry, cmp.Or(c.Timeout(), c.timeout)*2/3))
 	defer cancel()
 	host, _, _ := net.SplitHostPort(server)
-	if next, err = c.sasl(ctx, host); err != nil {
+	if next, err = c.sasl(ctx, host); errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("SASL: %v", err) // no matter of the server, see missed
+	} else if err != nil {
 		return nil, fmt.Errorf("SASL: %w", err)
 	}
 	return next, nil

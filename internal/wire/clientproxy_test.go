@@ -197,46 +197,6 @@ func TestWhatAConnectionTakes(t *testing.T) {
 	})
 }
 
-// A move carries the program's requests over that were not sent, in their order, and go-zookeeper
-// sends the next ones on the next pipe: none fails, whatever is under way.
-func TestAMoveCarriesTheProgramsRequests(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t).start()
-		f.late = func(int32) time.Duration { return timeout / 20 }
-		conn := f.connect(WithDialer(f.dialAny))
-		client := conn.Client()
-		done := make(chan struct{})
-		var calls sync.WaitGroup
-		var answered atomic.Int64
-		for i := range 40 { // more than the queue of go-zookeeper has room for
-			calls.Go(func() {
-				time.Sleep(time.Duration(i) * timeout / 997) // virtual
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					if _, _, err := client.Get("/"); err != nil {
-						t.Error(err)
-						return
-					}
-					answered.Add(1)
-				}
-			})
-		}
-		for i := range 50 {
-			ok(t, conn.SetServers([]string{fmt.Sprintf("zk%d:2181", 1+i%2)}))
-			time.Sleep(timeout / 7) // virtual
-		}
-		close(done)
-		calls.Wait()
-		if f.handshakes.Load() < 50 || answered.Load() < 1000 {
-			t.Errorf("%d handshakes, %d answers", f.handshakes.Load(), answered.Load())
-		}
-	})
-}
-
 // The session is over during a move. What the program asks for before its client knows it is not
 // done in the next session.
 func TestARequestOfTheProgramBelongsToItsSession(t *testing.T) {

@@ -55,7 +55,7 @@ import (
 type deadline struct {
 	timeout   time.Duration
 	packets   []answer // in the order in which they were sent, and answered; not proved yet
-	handshake *answer  // that resumed the session, until a quorum request confirms it; or nil
+	handshake *answer  // that resumed the session; nil: the connection has created it
 }
 
 // An answer to a packet: when the packet was sent, and when the answer was read.
@@ -93,7 +93,7 @@ func (t *deadline) answered(sent, heard time.Time) {
 // shorter, which is safe.
 func (t *deadline) proved(sent time.Time) (base time.Time) {
 	if t.handshake != nil && !sent.Before(t.handshake.heard) {
-		base, t.handshake = t.handshake.sent, nil
+		base = t.handshake.sent
 	}
 	n := 0
 	for n < len(t.packets) && sent.Sub(t.packets[n].heard) >= settle(t.timeout) {

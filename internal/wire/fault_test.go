@@ -461,44 +461,6 @@ func chaos(t *testing.T, v venue.Venue) {
 	}
 }
 
-// This test and the following check what a Client assumes of go-zookeeper. A new version that behaves
-// differently fails here and not in a program.
-func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
-	t.Parallel()
-	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		e := v.Cluster(t, 3, venue.Options{})
-		conn := v.Connect(t, 60*time.Second, e.Addrs()...)
-		session, first := conn.Session(), conn.Server()
-		writes := func() { // which needs the quorum
-			t.Helper()
-			test.Eventually(t, 20*time.Second, "a write", func() bool {
-				_, err := conn.Client().Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
-				return err == nil
-			})
-		}
-		for _, s := range e.Servers() {
-			if s.Addr() == first {
-				must(t, s.Kill())
-				writes() // on another member
-				must(t, s.Restart())
-			}
-		}
-		for _, s := range e.Servers() {
-			must(t, s.Kill())
-		}
-		test.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
-		var two sync.WaitGroup // are a quorum
-		for _, s := range e.Servers()[:2] {
-			two.Go(func() { ok(t, s.Restart()) })
-		}
-		two.Wait()
-		writes()
-		if conn.Session() != session {
-			t.Error("another session")
-		}
-	})
-}
-
 // After a reconnect go-zookeeper sets more watches than fit into one request. Those of nodes that
 // are gone fire, and the others when their nodes change.
 func TestUpstreamKeepsItsWatches(t *testing.T) {

@@ -68,7 +68,7 @@ func (c *Conn) beat() {
 	c.mu.Lock()
 	now := time.Now()
 	p, _ := c.in(AnySession)
-	if !c.beats.wanted || now.Before(c.beats.due) {
+	if now.Before(c.beats.due) {
 		c.mu.Unlock()
 		return
 	}
@@ -91,7 +91,5 @@ func (c *Conn) ping() {
 		return
 	}
 	c.pings.Reset(c.Timeout() / 3)
-	if len(p.sending) == 0 { // or the packet that is being written shows as much
-		p.send(outgoing{Request: Request{op: opPing}})
-	}
+	p.send(outgoing{Request: Request{op: opPing}})
 }

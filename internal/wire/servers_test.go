@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,7 +120,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// A move costs no call, also if each answer takes T/5, and no hold if it takes T/16.
+// A move costs no call, neither of the locks nor of the program, also if each answer takes T/5, and
+// no hold if it takes T/16. go-zookeeper sends the program's next requests on the next pipe.
 func TestAMoveCostsNoCall(t *testing.T) {
 	for _, late := range []time.Duration{timeout / 5, timeout / 16} {
 		t.Run(late.String(), func(t *testing.T) { movesAt(t, late) })
@@ -135,7 +137,9 @@ func movesAt(t *testing.T, late time.Duration) {
 		time.Sleep(2 * timeout) // virtual
 		done := make(chan struct{})
 		var calls sync.WaitGroup
-		for i := range 20 {
+		client := conn.Client()
+		var answered atomic.Int64
+		for i := range 60 { // more than the queue of go-zookeeper has room for
 			calls.Go(func() {
 				time.Sleep(time.Duration(i) * timeout / 97) // virtual
 				for {
@@ -144,8 +148,15 @@ func movesAt(t *testing.T, late time.Duration) {
 						return
 					default:
 					}
-					switch _, err := conn.Ask(t.Context(), AnySession, Multi()); err {
+					var err error
+					if i%3 == 0 {
+						_, err = conn.Ask(t.Context(), AnySession, Multi())
+					} else if _, _, err = client.Get("/"); err == ErrUnsent {
+						t.Error(err)
+					}
+					switch err {
 					case nil:
+						answered.Add(1)
 					case ErrUnsent:
 						time.Sleep(10 * time.Millisecond) // virtual
 					default:
@@ -172,6 +183,9 @@ func movesAt(t *testing.T, late time.Duration) {
 		}
 		close(done)
 		calls.Wait()
+		if f.handshakes.Load() < 100 || answered.Load() < 1000 {
+			t.Errorf("%d handshakes, %d answers", f.handshakes.Load(), answered.Load())
+		}
 	})
 }
 

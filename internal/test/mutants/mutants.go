@@ -123,7 +123,7 @@ var mutants = []mutant{
 		name: "heartbeat-counts-from-after-its-write", pkg: "internal/wire", in: "packetConn.note",
 		why: "a server that has received it at once, and stops, has counted since then",
 		old: `r.at = time.Now()`, new: `r.at = time.Now().Add(time.Millisecond)`,
-		test: "internal/wire TestAHeartbeatCountsFromBeforeItWasWritten",
+		test: "internal/wire TestTheDeadlineIsProved",
 	}, {
 		name: "heartbeat-waits-for-the-last-answer", pkg: "internal/wire", in: "Conn.beat",
 		why: "in a busy process, or far from the servers, the waits add up until the deadline passes: a hold is lost although its session lives",
