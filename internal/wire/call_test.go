@@ -194,8 +194,13 @@ func TestCloseEndsACallUnderWay(t *testing.T) {
 		f := newFakeServer(t)
 		f.answer = func(_ int64, _ net.Conn, _, op int32) bool { return op == opMulti }
 		conn := f.start().connect()
-		conn.Monitored(func() Monitor { return slowMonitor{} })
-		time.AfterFunc(time.Second, func() { conn.Close() })
+		var told slowMonitor
+		conn.Monitored(func() Monitor { return &told })
+		time.AfterFunc(time.Second, func() {
+			if conn.Close(); told.checks.Load() == 0 {
+				t.Error("Close has not waited until the holders have been notified")
+			}
+		})
 		if _, err := conn.Ask(holdContext{t.Context(), conn}, AnySession, Multi()); err != zk.ErrConnectionClosed {
 			t.Error(err)
 		}
@@ -214,9 +219,12 @@ func (c holdContext) Err() error {
 }
 
 // slowMonitor takes a while to notify the holds.
-type slowMonitor struct{}
+type slowMonitor struct{ monitor }
 
-func (slowMonitor) Check() { time.Sleep(time.Millisecond) } // virtual
+func (m *slowMonitor) Check() {
+	time.Sleep(time.Millisecond) // virtual
+	m.monitor.Check()
+}
 
 // No reply makes the decoder panic, or allocate more than its bytes explain.
 func FuzzDecode(f *testing.F) {

@@ -123,37 +123,31 @@ func TestCloseRightAfterALoss(t *testing.T) {
 	}
 }
 
-// A program that closes its client closes the Conn, also right after a loss.
-func TestTheProgramClosesItsClientAfterALoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		conn := newFakeServer(t).start().connect()
-		client := conn.Client()
-		conn.hangUp()
-		client.Close()
-		time.Sleep(time.Millisecond) // virtual
-		if !conn.IsClosed() {
-			t.Error("it is open")
-		}
-	})
-}
-
-// A program that closes its client closes the Conn, whose holders are notified first.
+// A program that closes its client closes the Conn, whose holders are notified first; also right
+// after a loss.
 func TestTheProgramClosesItsClient(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t).start()
-		conn := f.connect()
-		var told monitor
-		conn.Monitored(func() Monitor { return &told })
-		began := time.Now()
-		conn.Client().Close()
-		if !conn.IsClosed() || conn.Session() != 0 || told.checks.Load() == 0 || time.Since(began) > 0 {
-			t.Errorf("after %v it is open", time.Since(began))
-		}
-		if all := f.written(began); len(all) == 0 || all[len(all)-1].op != opClose {
-			t.Error("the session was not ended")
-		}
-		ok(t, conn.Close())
-	})
+	for _, lost := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			f := newFakeServer(t).start()
+			conn := f.connect()
+			var told monitor
+			conn.Monitored(func() Monitor { return &told })
+			client, began := conn.Client(), time.Now()
+			if lost {
+				conn.hangUp()
+			}
+			client.Close()
+			if lost {
+				time.Sleep(time.Millisecond) // virtual
+			} else if all := f.written(began); time.Since(began) > 0 || len(all) == 0 || all[len(all)-1].op != opClose {
+				t.Errorf("after %v it has sent %v", time.Since(began), all)
+			}
+			if !conn.IsClosed() || conn.Session() != 0 || told.checks.Load() == 0 {
+				t.Errorf("lost %v: it is open", lost)
+			}
+			ok(t, conn.Close())
+		})
+	}
 }
 
 // A Conn without a Client has one goroutine, and its heap is small.

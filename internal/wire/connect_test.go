@@ -175,33 +175,45 @@ func TestConnectGivesUp(t *testing.T) {
 	}
 }
 
-// A dialer ignores its ctx, and returns a connection after Connect has failed, or after Close.
+// A dialer ignores its ctx, and returns a connection after Connect has failed, after Close, or for a
+// move while which the present connection was lost.
 func TestAConnectionThatIsDialedTooLateIsClosed(t *testing.T) {
 	t.Parallel()
-	for name, connects := range map[string]bool{"after a failed Connect": false, "after Close": true} {
+	for name, late := range map[string]func(t *testing.T, p *proxy.Proxy, conn *wire.Conn){
+		"after a failed Connect": nil,
+		"after Close": func(_ *testing.T, p *proxy.Proxy, conn *wire.Conn) {
+			p.Cut()
+			time.Sleep(5 * time.Second) // virtual: it dials
+			_ = conn.Close()
+		},
+		"for a move": func(t *testing.T, p *proxy.Proxy, conn *wire.Conn) {
+			time.AfterFunc(30*time.Second, p.Cut)
+			must(t, conn.SetServers([]string{"elsewhere:2181"}))
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				near, far := net.Pipe()
-				var slow atomic.Bool
-				slow.Store(!connects)
+				var dials atomic.Int32
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				conn, err := wire.Connect(ctx, []string{p.Addr()}, 10*time.Second, wire.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-					if !slow.Load() {
+					switch n := dials.Add(1); {
+					case n == 1 && late != nil:
 						return v.Dial(ctx, network, address)
+					case n > 2:
+						return nil, errors.New("refused")
 					}
 					time.Sleep(time.Minute) // virtual
 					return near, nil
 				}))
-				if (err == nil) != connects {
+				if (err == nil) != (late != nil) {
 					t.Fatal(err)
 				}
-				if connects {
-					slow.Store(true)
-					p.Cut()
-					time.Sleep(5 * time.Second) // virtual: it dials
-					_ = conn.Close()
+				if late != nil {
+					late(t, p, conn)
+					defer conn.Close()
 				}
 				_ = far.SetDeadline(time.Now().Add(2 * time.Minute)) // fails if the connection is closed already
 				if _, err := far.Read(make([]byte, 1)); err != io.EOF {
@@ -210,32 +222,6 @@ func TestAConnectionThatIsDialedTooLateIsClosed(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The present connection is lost while a move dials, so the move changes nothing.
-func TestTheConnectionOfAMoveThatFailsIsClosed(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		near, far := net.Pipe()
-		var dials atomic.Int64
-		conn := connect(t, v, 10*time.Second, []string{p.Addr()}, wire.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			switch {
-			case address == p.Addr():
-				return v.Dial(ctx, network, address)
-			case dials.Add(1) > 1: // the client's own
-				return nil, errors.New("refused")
-			}
-			p.Cut()
-			time.Sleep(100 * time.Millisecond) // virtual: until the client has detected it
-			return near, nil
-		}))
-		must(t, conn.SetServers([]string{"elsewhere:2181"}))
-		_ = far.SetDeadline(time.Now().Add(time.Minute)) // fails if the connection is closed already
-		if _, err := far.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("a read at the other end: %v, want %v", err, io.EOF)
-		}
-	})
 }
 
 // listen makes the network know an address, where serve gets each connection.

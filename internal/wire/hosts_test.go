@@ -157,6 +157,13 @@ func frozenServerIsLeftAlone(t *testing.T) {
 			t.Errorf("a round asks %v", asked)
 		}
 	}
+	at(h, "a:1")
+	h.answered()
+	for range 3 {
+		if s := h.pick(); s != "a:1" {
+			t.Errorf("asked %s, which hangs", s)
+		}
+	}
 }
 
 func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
@@ -164,7 +171,7 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 		{100 * time.Millisecond, shortestTry}, {3 * time.Second, 500 * time.Millisecond}, {time.Hour, longestTry},
 	} {
 		h := newTestHosts(t.Context(), nil, "a:1")
-		h.timeout = tc.timeout
+		h.arrived("a:1", tc.timeout)
 		if limit := at(h, "a:1"); limit != tc.want {
 			t.Errorf("%v: limit %v, want %v", tc.timeout, limit, tc.want)
 		}

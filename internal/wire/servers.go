@@ -33,9 +33,7 @@ func (c *Conn) followEnsemble() {
 		switch {
 		case err == nil:
 			pause = scatter
-			if c.follow(string(w.Data)) {
-				continue // it may have changed meanwhile
-			}
+			c.follow(string(w.Data))
 			Wait(c.quit, nil, w)
 			continue
 		case err == zk.ErrNoAuth || err == zk.ErrNoNode:
@@ -50,24 +48,15 @@ func (c *Conn) followEnsemble() {
 	}
 }
 
-// follow takes over the servers of a configuration. It reports whether they have changed.
-func (c *Conn) follow(text string) bool {
+// follow takes over the servers of a configuration.
+func (c *Conn) follow(text string) {
 	servers, err := parseConfig(text, c.tls != nil, c.isLocal())
+	if err == nil && !slices.Equal(slices.Sorted(slices.Values(c.Servers())), servers) && sleep(c.quit, rand.N(scatter)) == nil {
+		err = c.SetServers(servers)
+	}
 	if err != nil {
 		c.explain(err)
-		return false
 	}
-	if slices.Equal(slices.Sorted(slices.Values(c.Servers())), servers) {
-		return false
-	}
-	if sleep(c.quit, rand.N(scatter)) != nil {
-		return true
-	}
-	if err := c.SetServers(servers); err != nil {
-		c.explain(err)
-		return false
-	}
-	return true
 }
 
 // explain logs why the servers remain as they are.

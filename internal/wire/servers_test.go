@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -204,6 +205,43 @@ func TestServersThatAreSetDuringAnAttempt(t *testing.T) {
 			t.Errorf("it is at %q", at)
 		}
 	})
+}
+
+// Close during a move waits neither for an answer on the present connection nor for a server that
+// does not answer the handshake. Without Close the move returns.
+func TestAMoveThatHangs(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent, deaf bool // the present server, the next one
+		closes       bool
+		within       time.Duration
+	}{
+		"a request":              {silent: true, within: timeout / 4},
+		"a request, and Close":   {silent: true, closes: true},
+		"a handshake":            {deaf: true, within: longestTry},
+		"a handshake, and Close": {deaf: true, closes: true, within: closeLimit / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.welcome = func(n int64, _ net.Conn) bool { return c.deaf && n > 1 }
+				conn := f.start().connect(WithDialer(f.dialAny))
+				f.silent.Store(c.silent)
+				conn.Send(AnySession, GetData("/"))
+				time.Sleep(time.Millisecond) // virtual
+				began, moved := time.Now(), make(chan error)
+				go func() { moved <- conn.SetServers([]string{"zk2:2181"}) }()
+				synctest.Wait()
+				if c.closes {
+					if err := conn.Close(); (err != nil) != c.deaf || time.Since(began) > c.within {
+						t.Errorf("Close: %v after %v", err, time.Since(began))
+					}
+				}
+				if err := <-moved; err != nil || time.Since(began) > c.within {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+			})
+		})
+	}
 }
 
 // A lineLog is a logger of the lines that begin with zklocks, without those about the connection.

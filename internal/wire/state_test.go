@@ -101,6 +101,8 @@ func TestDeadline(t *testing.T) {
 		{"not one that was sent before it was answered", []step{{3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2999 * ms}}, 0},
 		{"nor does another reconnect", []step{
 			{2000 * ms, "reconnect", 1900 * ms}, {3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2001 * ms}}, 0},
+		{"a proof that proves nothing new moves nothing back", []step{
+			{2000 * ms, "reconnect", 1900 * ms}, {2100 * ms, "answered", 2100 * ms}, {3300 * ms, "proved", 3250 * ms}, {3400 * ms, "proved", 3350 * ms}}, 2100 * ms},
 		{"packets of the old connection prove nothing", []step{
 			{2000 * ms, "answered", 2000 * ms}, {2200 * ms, "reconnect", 1000 * ms}, {3500 * ms, "proved", 3400 * ms}}, 1000 * ms},
 	} {

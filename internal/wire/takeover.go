@@ -115,8 +115,6 @@ func (c *Conn) takeOver(ctx context.Context, s settings) error {
 	case errors.Is(err, ErrOver):
 		c.Printf("zklocks: session %#x, whose process has died, is over, or is held by other servers than these: its servers were %s",
 			uint64(id), strings.Join(at, ", "))
-	case ctx.Err() != nil:
-		return err
 	default:
 		c.Printf("zklocks: session %#x, whose process has died, was not ended: %v", uint64(id), err)
 	}
