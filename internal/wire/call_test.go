@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -108,32 +110,38 @@ func TestTheDeadlineMovesBeforeTheCallerHasTheReply(t *testing.T) {
 }
 
 // While the network does not take what a caller sends, its ctx ends the call, and the request is
-// not sent later.
-func TestARequestThatCannotBeSentIsWithdrawn(t *testing.T) {
+// not sent later. The requests of the locks and those of the program wait in one line.
+func TestRequestsThatCannotBeSent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t).start()
 		conn, pipe := f.clogged()
+		client := conn.Client()
 		close(pipe.shut)
+		time.Sleep(time.Millisecond) // virtual: behind the handshake
 		from := time.Now()
-		first := make(chan error)
-		go func() {
-			_, err := conn.Ask(t.Context(), AnySession, GetData("/a"))
-			first <- err
-		}()
-		time.Sleep(time.Millisecond) // virtual
+		conn.Send(AnySession, GetData("/a"))
+		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		began := time.Now()
-		if _, err := conn.Ask(ctx, AnySession, Delete("/a", -1)); err != ErrUnsent || time.Since(began) != 100*time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(began))
+		if _, err := conn.Ask(ctx, AnySession, Delete("/a", -1)); err != ErrUnsent || time.Since(from) != 100*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(from))
+		}
+		for i := range 3 {
+			go client.Get(fmt.Sprintf("/p%d", i))
+			synctest.Wait()
+			conn.Send(AnySession, GetData(fmt.Sprintf("/l%d", i)))
 		}
 		close(pipe.open)
-		ok(t, <-first)
-		time.Sleep(time.Millisecond) // virtual
+		synctest.Wait()
+		var paths []string
 		for _, w := range f.written(from) {
-			if w.op == opDelete {
-				t.Error("the request was sent")
+			paths = append(paths, string(w.body[12:12+int32At(w.body, 8)]))
+			if w.op != opGetData {
+				t.Errorf("operation %d was sent", w.op)
 			}
+		}
+		if want := []string{"/a", "/p0", "/l0", "/p1", "/l1", "/p2", "/l2"}; !slices.Equal(paths, want) {
+			t.Errorf("sent %q, want %q", paths, want)
 		}
 	})
 }

@@ -154,9 +154,17 @@ func TestConnectGivesUp(t *testing.T) {
 					const patience = 700 * time.Millisecond
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
+					var over atomic.Bool
 					began := time.Now()
-					_, err := wire.Connect(ctx, servers, 3*time.Second,
-						append([]wire.Option{wire.WithDialer(network.Host("here").DialContext)}, tc.opts...)...)
+					_, err := wire.Connect(ctx, servers, 3*time.Second, append([]wire.Option{wire.WithDialer(network.Host("here").DialContext),
+						wire.WithSessionEvents(func(e zk.Event) {
+							if over.Load() {
+								t.Errorf("%v is reported when Connect has returned", e.State)
+							}
+							time.Sleep(300 * time.Millisecond) // virtual
+						})}, tc.opts...)...)
+					over.Store(true)
+					defer time.Sleep(time.Second) // virtual: until the last event is handled
 					if took := time.Since(began); took > patience+pauses || !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%v after %v", err, took)
 					}
@@ -307,6 +315,12 @@ func TestRefusedCredentials(t *testing.T) {
 		}
 		if !errors.Is(err, zk.ErrAuthFailed) || !strings.Contains(err.Error(), `"ann"`) || strings.Contains(err.Error(), "secret") {
 			t.Error(err)
+		}
+		p.Next(proxy.ExistsOp, proxy.CutBefore) // Connect's own read
+		p.Nth(proxy.AuthOp, 2, proxy.Answer(-115))
+		p.Nth(proxy.AuthOp, 3, proxy.Answer(-115))
+		if err := try(0); !errors.Is(err, zk.ErrAuthFailed) {
+			t.Errorf("refused while Connect reads: %v", err)
 		}
 	})
 }

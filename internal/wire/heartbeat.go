@@ -26,8 +26,8 @@ type beats struct {
 	wanted bool
 	// In a busy process the runtime now and then runs the goroutine of a timer behind all others.
 	// Then the goroutine of the second timer, which fires a little later, is in time: with 60 busy
-	// goroutines on one processor and T = 2 s, one in ten heartbeats would be more than 1.9 s late
-	// with one timer, and 0.1 s with two (BenchmarkTimersOfABusyProcess).
+	// goroutines on one processor and T = 2 s, one in ten heartbeats was more than 1.9 s late with
+	// one timer, and 0.1 s with two.
 	timers [2]*time.Timer
 	due    time.Time // of the next heartbeat; a late heartbeat does not delay the next
 }

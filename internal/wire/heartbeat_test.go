@@ -3,8 +3,6 @@ package wire
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -199,53 +197,4 @@ func TestTheDeadlineIsProved(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Why beats has two timers: how late the goroutines of one and of two timers run in a process with
-// 50 goroutines that compute and 10 that wake each other.
-func BenchmarkTimersOfABusyProcess(b *testing.B) {
-	const timeout = 2 * time.Second
-	var over atomic.Bool
-	var busy sync.WaitGroup
-	defer busy.Wait()
-	defer over.Store(true)
-	for range 50 {
-		busy.Go(func() {
-			for !over.Load() {
-			}
-		})
-	}
-	for range 5 {
-		there, back := make(chan bool), make(chan bool)
-		busy.Go(func() {
-			for range there {
-				back <- true
-			}
-		})
-		busy.Go(func() {
-			defer close(there)
-			for !over.Load() {
-				there <- true
-				<-back
-			}
-		})
-	}
-	var one, two []time.Duration
-	for b.Loop() {
-		const period = timeout * 2 / 11
-		var late [2]time.Duration
-		var ran sync.WaitGroup
-		ran.Add(len(late))
-		due := time.Now().Add(period)
-		for i := range late {
-			time.AfterFunc(period+time.Duration(i)*timeout/64, func() { late[i] = time.Since(due); ran.Done() })
-		}
-		ran.Wait()
-		one, two = append(one, late[0]), append(two, min(late[0], late[1]))
-	}
-	for name, late := range map[string][]time.Duration{"one": one, "two": two} {
-		slices.Sort(late)
-		b.ReportMetric(float64(late[len(late)*9/10].Milliseconds()), name+"-p90-ms")
-		b.ReportMetric(float64(late[len(late)-1].Milliseconds()), name+"-max-ms")
-	}
 }

@@ -245,31 +245,6 @@ func TestCloseDuringSASL(t *testing.T) {
 	}
 }
 
-// Close also ends a mechanism that waits on behalf of a move.
-func TestCloseEndsTheMechanismOfAMove(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		f := newFakeServer(t)
-		f.examiner(nil)
-		mechanism := func(ctx context.Context, host string) (SASLExchange, error) {
-			if host == "zk2" {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return pass(ctx, host)
-		}
-		conn := f.start().connect(WithSASL(mechanism))
-		moved := make(chan error)
-		go func() { moved <- conn.SetServers([]string{"zk2", "zk3"}) }()
-		time.Sleep(100 * time.Millisecond)
-		began := time.Now()
-		if err := conn.Close(); err != nil || time.Since(began) > 20*time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		ok(t, <-moved)
-	})
-}
-
 // Once Connect has returned, the first refusal costs no pause, and run tries again as long
 // as the servers refuse. Calls learn why.
 func TestSASLRefusedLater(t *testing.T) {

@@ -207,8 +207,8 @@ func TestServersThatAreSetDuringAnAttempt(t *testing.T) {
 	})
 }
 
-// Close during a move waits neither for an answer on the present connection nor for a server that
-// does not answer the handshake. Without Close the move returns.
+// Close during a move waits neither for a mechanism of SASL, nor for an answer on the present
+// connection, nor for a server that does not answer the handshake. Without Close the move returns.
 func TestAMoveThatHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		silent, deaf bool // the present server, the next one
@@ -219,12 +219,19 @@ func TestAMoveThatHangs(t *testing.T) {
 		"a request, and Close":   {silent: true, closes: true},
 		"a handshake":            {deaf: true, within: longestTry},
 		"a handshake, and Close": {deaf: true, closes: true, within: closeLimit / 2},
+		"a mechanism, and Close": {closes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				f := newFakeServer(t)
 				f.welcome = func(n int64, _ net.Conn) bool { return c.deaf && n > 1 }
-				conn := f.start().connect(WithDialer(f.dialAny))
+				f.examiner(nil)
+				conn := f.start().connect(WithDialer(f.dialAny), WithSASL(func(ctx context.Context, host string) (SASLExchange, error) {
+					if host == "zk2" && !c.silent && !c.deaf {
+						<-ctx.Done()
+					}
+					return pass(ctx, host)
+				}))
 				f.silent.Store(c.silent)
 				conn.Send(AnySession, GetData("/"))
 				time.Sleep(time.Millisecond) // virtual

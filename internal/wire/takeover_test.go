@@ -19,13 +19,8 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// end ends the session of a Conn through these servers.
-func end(t *testing.T, v venue.Venue, conn *wire.Conn, servers []string, opts ...wire.Option) error {
-	t.Helper()
-	return endSession(t, v, *conn.Own(), servers, opts...)
-}
-
-func endSession(t *testing.T, v venue.Venue, dead wire.Session, servers []string, opts ...wire.Option) error {
+// end ends a session through these servers.
+func end(t *testing.T, v venue.Venue, dead wire.Session, servers []string, opts ...wire.Option) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	return wire.End(ctx, servers, 4*time.Second, dead, slices.Concat(v.Dialer(), opts)...)
@@ -66,7 +61,7 @@ func TestAnyMemberEndsASession(t *testing.T) {
 				}
 				dead := *conn.Own()
 				for _, want := range []error{nil, wire.ErrOver} {
-					if err := endSession(t, v, dead, []string{via}, ann); !errors.Is(err, want) {
+					if err := end(t, v, dead, []string{via}, ann); !errors.Is(err, want) {
 						t.Errorf("%d, %d: %v, want %v", i, j, err, want)
 					}
 					// The leader may still know the session when the member has confirmed its end.
@@ -94,7 +89,7 @@ func TestAMemberThatIsCutOffEndsNoSession(t *testing.T) {
 		if err := wire.End(ctx, []string{followers[0].Addr()}, 4*time.Second, *conn.Own(), v.Dialer()...); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		ok(t, end(t, v, conn, []string{followers[0].Addr(), followers[1].Addr()}))
+		ok(t, end(t, v, *conn.Own(), []string{followers[0].Addr(), followers[1].Addr()}))
 		exists(t, connect(t, v, 20*time.Second, []string{followers[1].Addr()}), node, false)
 	})
 }
@@ -116,7 +111,7 @@ func TestASessionIsEndedWithCredentials(t *testing.T) {
 		if err := wire.End(ctx, []string{server.TLSAddr}, 4*time.Second, *conn.Own(), secure); err == nil {
 			t.Error("ended without credentials, which the server demands")
 		}
-		ok(t, end(t, v, conn, []string{server.TLSAddr}, ann...))
+		ok(t, end(t, v, *conn.Own(), []string{server.TLSAddr}, ann...))
 		exists(t, connect(t, v, 20*time.Second, []string{server.TLSAddr}, ann...), node, false)
 	})
 }
@@ -143,7 +138,7 @@ func TestRequestsThatArriveAfterTheEnd(t *testing.T) {
 					answered <- err
 				}()
 				test.Within(t, 10*time.Second, "the request", func() { <-late.Fired() })
-				ok(t, end(t, v, conn, []string{via}))
+				ok(t, end(t, v, *conn.Own(), []string{via}))
 				late.Release()
 				test.Within(t, 20*time.Second, "the answer", func() {
 					if err := <-answered; err == nil {
