@@ -362,25 +362,38 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 	})
 }
 
-// Throttled heartbeats do not extend the deadline: the leader has not received them.
+// Throttled heartbeats do not extend the deadline: the leader has not received them. The connection
+// remains, so only the timer detects the loss, also if it was set again before.
 func TestThrottledHeartbeatsProveNothing(t *testing.T) {
-	withLine(t, 2*time.Second, func(t *testing.T, l *line) {
-		lease, lost := l.keep(t)
-		deadline := lease.Deadline()
-		if deadline.IsZero() {
-			t.Fatal("no deadline")
-		}
-		for range 1000 { // at most one in 100 ms
-			l.Next(proxy.CheckOp, throttled)
-		}
-		mustBe(t, result(t, 10*time.Second, "loss", lost), errUnheard)
-		if late := time.Since(deadline); late != 0 {
-			t.Errorf("lost %v after the deadline", late)
-		}
-		if n := l.Seen(proxy.CheckOp); n != 0 {
-			t.Errorf("%d heartbeats have reached the server", n)
-		}
-	})
+	for _, begins := range []func(*testing.T, *line) (*Lease, <-chan error){
+		func(t *testing.T, l *line) (*Lease, <-chan error) {
+			defer time.Sleep(10 * time.Second) // virtual
+			return l.keep(t)
+		},
+		func(t *testing.T, l *line) (*Lease, <-chan error) {
+			lease := l.client.Keep(l.sess)
+			t.Cleanup(lease.End)
+			over := lease.Over()
+			return lease, async(func() error { <-over.Done(); return context.Cause(over) })
+		},
+	} {
+		t.Run("", func(t *testing.T) {
+			withLine(t, 2*time.Second, func(t *testing.T, l *line) {
+				lease, lost := begins(t, l)
+				deadline, before := lease.Deadline(), l.Seen(proxy.CheckOp)
+				for range 1000 { // at most one in 100 ms
+					l.Next(proxy.CheckOp, throttled)
+				}
+				mustBe(t, result(t, 10*time.Second, "loss", lost), errUnheard)
+				if late := time.Since(deadline); deadline.IsZero() || late != 0 {
+					t.Errorf("lost %v after the deadline", late)
+				}
+				if n := l.Seen(proxy.CheckOp) - before; n != 0 {
+					t.Errorf("%d heartbeats have reached the server", n)
+				}
+			})
+		})
+	}
 }
 
 // If a follower keeps sessions local and does not upgrade them, the leader refuses to create an

@@ -99,13 +99,10 @@ func (c *Client) remove(session int64, paths []string, markers []any) error {
 		result = err
 	}
 	for i := range paths {
-		already, err := c.delete(session, paths[i:i+1])
+		_, err := c.delete(session, paths[i:i+1])
 		c.deleteLater(session, paths[i], err, firstWait)
 		if err == zk.ErrNoNode {
 			gone++
-			if already {
-				err = nil
-			}
 		}
 		if err != nil && (result == nil || result == zk.ErrNoNode) {
 			result = err
