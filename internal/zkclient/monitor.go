@@ -89,7 +89,8 @@ func (c *Client) Holders() (holders []any) {
 }
 
 // Over returns a context that is canceled when the session must be considered lost. Its cause is
-// the reason. After End it is not canceled any more.
+// the reason. After End it is not canceled any more. Keep cannot make it: after an outage a waiter's
+// lease begins before an answer shows that the session lives.
 func (l *Lease) Over() context.Context {
 	m := &l.client.monitor
 	m.mu.Lock()
