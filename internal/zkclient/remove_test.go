@@ -3,6 +3,7 @@ package zkclient
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,9 +201,9 @@ func TestARefusedDeleteIsTriedAgain(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			withLine(t, 10*time.Second, func(t *testing.T, l *line) {
-				retried := 0
+				var retried atomic.Int64
 				client := l.client.Traced(func(op string, cause error) {
-					if retried++; op != "delete" || cause != zk.ErrNoAuth {
+					if retried.Add(1); op != "delete" || cause != zk.ErrNoAuth {
 						t.Errorf("%s is sent again: %v", op, cause)
 					}
 				})
@@ -233,8 +234,8 @@ func TestARefusedDeleteIsTriedAgain(t *testing.T) {
 					}
 					time.Sleep(time.Millisecond) // virtual: for the other nodes
 				}
-				if left := client.Undeleted(); len(left) != n || retried != len(left)*len(tries) {
-					t.Errorf("the server refuses to delete %q, sent again %d times", left, retried)
+				if left := client.Undeleted(); len(left) != n || retried.Load() != int64(len(left)*len(tries)) {
+					t.Errorf("the server refuses to delete %q, sent again %d times", left, retried.Load())
 				}
 				rights(zk.PermAll)
 				l.Cut()
