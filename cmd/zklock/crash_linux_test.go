@@ -539,8 +539,8 @@ func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
 func TestAGuardThatReadsLateGoesByTheLastLine(t *testing.T) {
 	t.Parallel()
 	guard, ended := sleeps(t)
-	// Both lines are in the pipe at once.
-	if err := guard.tell("left 1 1\nleft %d %d", time.Hour, time.Now().UnixNano()); err != nil {
+	// All lines are in the pipe at once.
+	if err := guard.tell("%sleft %d %d", strings.Repeat("left 1 1\n", 100), time.Hour, time.Now().UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(200 * time.Millisecond) // real: time for a guard that uses the first line to kill the command
