@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,12 +34,15 @@ func runs(t *testing.T, server, path string, flags ...string) (c *realzk.Child, 
 	return c, pids(t, c)
 }
 
-// When zklock is killed, its guard ends the command, and then the session.
+// When zklock is killed, with its whole process group, its guard ends the command, and then the
+// session.
 func TestTheGuardFreesTheLock(t *testing.T) {
 	t.Parallel()
 	server, path := loopback.For(t).Addr(), test.Path(t)
-	c, group := runs(t, server, path)
-	freedBy(t, c.Kill, path, server, group)
+	c := startBy(t, `exec setsid "$@"`, server, "run", "-session-timeout", far.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
+	c.Hears("parent")
+	group := pids(t, c)
+	freedBy(t, func() { _ = syscall.Kill(-c.PID(), syscall.SIGKILL) }, path, server, group)
 }
 
 // freedBy asserts that the command is dead and the lock free long before the session times out,
@@ -430,14 +434,17 @@ func findGuard(t *testing.T, zklock string) int {
 
 func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	t.Parallel()
-	path := test.Path(t)
-	c := start(t, "", "run", path, "--", "sh", "-c", "echo parent $PPID; read line")
-	guard := guardOf(t, c.Hears("parent"))
-	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+	guard, _ := sleeps(t)
+	err := syscall.Kill(guard.cmd.Process.Pid, syscall.SIGSTOP)
+	test.Within(t, soon, "the pipe is full, and the guard has ended", func() {
+		for err == nil {
+			err = guard.tell("left %d %d", time.Hour, time.Now().UnixNano())
+		}
+		guard.done()
+	})
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
 	}
-	finish(t, c)
-	free(t, path)
 }
 
 // overtakenWhileStopped asserts that the guard alone ends the command before the next hold.

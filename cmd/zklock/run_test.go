@@ -200,11 +200,16 @@ func TestFlagsMayFollowThePath(t *testing.T) {
 	ends(t, start(t, "", "ls", path, "-status"), exitFree)
 }
 
+// startBy is start by a line of the shell, whose "$@" is zklock.
+func startBy(t *testing.T, line, servers string, args ...string) *realzk.Child {
+	cmd := zklockCommand(t, servers, args...)
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", line, "sh"}, cmd.Args...)
+	return realzk.StartProgram(t, cmd)
+}
+
 // startHeard is start, but the test hears what zklock says while it runs.
 func startHeard(t *testing.T, servers string, args ...string) *realzk.Child {
-	cmd := zklockCommand(t, servers, args...)
-	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$@" 2>&1`, "sh"}, cmd.Args...)
-	return realzk.StartProgram(t, cmd)
+	return startBy(t, `exec "$@" 2>&1`, servers, args...)
 }
 
 // After two seconds run prints that it waits, and for which holder.
