@@ -224,6 +224,9 @@ func TestReapOnce(t *testing.T) {
 	runs(t, server, path+"-lives", "-session-file", file+"-lives")
 	c, group := runs(t, server, path, "-session-file", file)
 	killAll(t, c, group)
+	if code, text := prints(t, "127.0.0.1:1", nil, "reap", "-once", "-session-timeout", "1s", file); code != exitNoServer {
+		t.Errorf("without a server: exit code %d, %s", code, text)
+	}
 	code, text := prints(t, server, nil, "reap", "-once", file+"-lives", "/none/session", file)
 	for _, want := range []string{file + "-lives is in use by process", "/none does not exist", file + ": the process has died: ended its session"} {
 		if code != exitFree || !strings.Contains(text, want) {
