@@ -70,29 +70,6 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	})
 }
 
-// A writer behind watches the replaced node, and must detect the node that has replaced it.
-func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, w, second := direct(s), direct(s), direct(s)
-		for range 10 {
-			h := c.write()
-			next := w.waitWrite(2)
-			after := second.waitWrite(3)
-			s.Must(c.Downgrade(s.Ctx, h))
-			s.CatchUp(w.conn)
-			s.CatchUp(second.conn)
-			next.Waits()
-			after.Waits()
-			release(s, h)
-			got := next.Granted()
-			s.CatchUp(second.conn)
-			after.Waits()
-			release(s, got)
-			release(s, after.Granted())
-		}
-	})
-}
-
 // The holder downgrades between the writer's listing and its watch: the node to watch is gone, and
 // another node has replaced it.
 func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {

@@ -25,35 +25,6 @@ func observed(s *contract.Stage, opts ...rwlock.Option) (*rwlock.RWMutex, *contr
 	return rwlock.New(locks.On(s.Connect()), s.Path, append(opts, zklocks.WithObserver(e.Observer()))...), e
 }
 
-func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		writer := rwlock.New(locks.On(s.Connect()), s.Path)
-		mu, events := observed(s)
-		w, err := writer.Lock(s.Ctx)
-		s.Must(err)
-		var readers []*contract.Attempt[*zklocks.Hold]
-		for range 3 {
-			readers = append(readers, contract.Begin(s, s.Ctx, mu.RLock))
-		}
-		contract.Next[observe.Queued](events, 1)
-		readers[0].Stop() // the other readers still wait
-		s.Must(w.Release(s.Ctx))
-		for _, r := range readers[1:] {
-			s.Must(r.Granted().Release(s.Ctx))
-		}
-		joined := 0
-		for _, g := range contract.Of[observe.Granted](events) {
-			if g.Joined {
-				joined++
-			}
-		}
-		if joined != 1 || len(contract.Of[observe.Granted](events)) != 2 || len(contract.Of[observe.Queued](events)) != 1 {
-			s.Errorf("%+v", contract.Of[any](events))
-		}
-		events.Balanced()
-	})
-}
-
 type asker struct{}
 
 // caller returns who made the call that an event belongs to.

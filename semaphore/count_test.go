@@ -240,29 +240,6 @@ func TestASemaphoreMadeAfterAResizeFollowsIt(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		for _, data := range []string{"three", "0", "-1", "3.5", " 3", "3\n", "99999999999999999999", strings.Repeat("x", 10_000)} {
-			path := test.Path(s)
-			_, err := s.Witness.Client().Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-			s.Must(err)
-			c := semaphore.New(locks.On(s.Witness), path, 3)
-			_, err = c.Acquire(s.Ctx, 1)
-			s.Is(err, semaphore.ErrMismatch)
-			if len(data) > 2 && strings.Contains(err.Error(), data) || len(err.Error()) > 300 {
-				s.Errorf("the error shows another program's data: %v", err)
-			}
-			_, err = c.TryAcquire(s.Ctx, 1)
-			s.Is(err, semaphore.ErrMismatch)
-			s.Is(c.Resize(s.Ctx, 4), semaphore.ErrMismatch)
-			if left := test.Children(s, s.Witness.Client(), path); len(left) != 0 {
-				s.Errorf("left %v", left)
-			}
-			s.Must(s.Witness.Client().Delete(path, -1))
-		}
-	})
-}
-
 func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		acl := zk.DigestACL(zk.PermAdmin, "root", "secret")

@@ -253,6 +253,9 @@ func TestAHoldThatHasEndedWithdrawsNothing(t *testing.T) {
 		x.queues(1)
 		x.must(nil, h.Release(x.Context()))
 		<-x.line[0].done
+		if err := h.Release(x.Context()); !errors.Is(err, hold.ErrReleased) || x.first.grant.Err() != nil {
+			x.Errorf("released again: %v, and the other hold: %v", err, x.first.grant.Err())
+		}
 		if err := x.of.Withdraw(h); !errors.Is(err, hold.ErrReleased) || x.of.current.Load() != x.first || x.line[0].tenure != x.first {
 			x.Errorf("got %v", err)
 		}

@@ -479,6 +479,9 @@ func TestWhatHappensWhileAReaderAsks(t *testing.T) {
 				if next := x.line[0]; (!next.waits() && next.tenure == x.first) != c.joins {
 					x.Errorf("it joins: %v", !c.joins)
 				}
+				if lost := x.first.grant.Err() != nil; lost != (name == "the node is deleted") {
+					x.Errorf("the grant is lost: %v", lost)
+				}
 			})
 		})
 	}
