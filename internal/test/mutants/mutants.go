@@ -258,7 +258,7 @@ var mutants = []mutant{
 		why:  "another client holds the second lock",
 		old:  "for i, w := range behind {",
 		new:  "for i, w := range behind[:1] {",
-		test: ". TestPairsInRandomOrderDoNotDeadlock/at once", world: "together",
+		test: ". TestPairsInRandomOrderDoNotDeadlock", world: "together",
 	}, { // Holding.
 		name: "held-without-a-look", pkg: "internal/hold",
 		why: "a process that was frozen past its deadline believes that it holds",
