@@ -6,9 +6,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // block matches a file in docs/how-to/test-your-code.md: its first line is its name.
@@ -95,4 +102,98 @@ func goTest(t *testing.T, dir string) (string, error) {
 	cmd.Env = append(cmd.Env, "PATH=", "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0", "PWD="+dir)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+func TestReal(t *testing.T) {
+	t.Parallel()
+	realzk.Installed(t)
+	conn, err := zklocks.Connect(t.Context(), zktest.Real(t), 10*time.Second)
+	must(t, err)
+	defer conn.Close()
+	_, err = answers(conn.Client())
+	must(t, err)
+}
+
+func TestRealServersThatAreNamed(t *testing.T) {
+	t.Setenv("ZK_SERVERS", "zk1:2181, zk2:2181")
+	if got := zktest.Real(t); !slices.Equal(got, []string{"zk1:2181", "zk2:2181"}) {
+		t.Errorf("servers %q", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		fails(t, func(t testing.TB) { zktest.Real(t) }, "Real in a synctest bubble")
+	})
+}
+
+func TestRealTakesAddressesAlone(t *testing.T) {
+	for servers, says := range map[string]string{
+		"zk1:2181/jobs": "ZK_SERVERS has a path, /jobs",
+		"zk1:port":      "ZK_SERVERS: ",
+	} {
+		t.Setenv("ZK_SERVERS", servers)
+		fails(t, func(t testing.TB) { zktest.Real(t) }, says)
+	}
+}
+
+// TestRealIsAskedFor runs in another process, for TestRealWithoutJava.
+func TestRealIsAskedFor(t *testing.T) { zktest.Real(t) }
+
+// Without Java the test is skipped, with a message that says what to do.
+func TestRealWithoutJava(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(program, "-test.run=^TestRealIsAskedFor$", "-test.v")
+	cmd.Env = []string{"PATH=", "JAVA_HOME="}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- SKIP: TestRealIsAskedFor") || !strings.Contains(string(out), "set ZK_SERVERS") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The examples of the documentation are tests: an Example cannot run them, because it has no t.
+func TestExamples(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"Next": theReplyIsLost, "Dial": theLeaderDies,
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
+
+// Methods that would fail a test panic in an Example. end runs the cleanups, once.
+func TestForExample(t *testing.T) {
+	e, end := zktest.ForExample()
+	var order []int
+	for i := range 2 {
+		e.Cleanup(func() { order = append(order, i) })
+	}
+	fails := func(what string, f func()) {
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s does not panic", what)
+			}
+		}()
+		f()
+	}
+	fails("Fatal", func() { e.Fatal("no") })
+	fails("Errorf", func() { e.Errorf("no %d", 1) })
+	end()
+	end()
+	if !slices.Equal(order, []int{1, 0}) {
+		t.Errorf("cleanups ran in the order %d", order)
+	}
+}
+
+// The documentation names no package that users cannot import.
+func TestTheDocumentationNamesNothingInternal(t *testing.T) {
+	out, err := exec.Command("go", "doc", "-all", ".").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "func NewServer") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		for _, internal := range []string{"proxy.", "memzk", "memnet", "realzk", "internal/"} {
+			if strings.Contains(line, internal) {
+				t.Errorf("%q", line)
+			}
+		}
+	}
 }
