@@ -107,10 +107,7 @@ func (c *Conn) Client() *zk.Conn {
 // event is go-zookeeper's zk.EventCallback.
 func (x *client) event(e zk.Event) {
 	if e.State == zk.StateHasSession {
-		select {
-		case x.up <- struct{}{}:
-		default:
-		}
+		ring(x.up)
 	}
 }
 
@@ -229,10 +226,7 @@ func (q *pipe) say(frame []byte) {
 		return
 	}
 	q.said = append(q.said, frame...)
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	ring(q.wake)
 }
 
 // answer answers a request with a code.

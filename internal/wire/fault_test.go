@@ -393,9 +393,8 @@ func TestDeadlineOnFrozenFollower(t *testing.T) {
 }
 
 // Goroutines set watches and make calls, the locks' and the program's, while the connection is cut
-// again and again. Under the race detector this shows whether go-zookeeper stores the zxid of a reply
-// while it sets its watches again. The test also runs in real time,
-// where goroutines and packets interleave in other ways.
+// again and again. The race detector shows whether go-zookeeper stores a zxid meanwhile. In real time
+// goroutines and packets interleave in other ways.
 func TestChaos(t *testing.T) {
 	for name, at := range map[string]func(*testing.T, func(*testing.T, venue.Venue)){"virtual": venue.InMemory, "TCP": venue.OnReal} {
 		t.Run(name, func(t *testing.T) {

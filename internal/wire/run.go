@@ -305,10 +305,7 @@ func (c *Conn) event(s zk.State, server string) {
 		l.notify(c.events, zk.Event{Type: zk.EventSession, State: s, Server: server})
 	}
 	if s == zk.StateHasSession || s == zk.StateExpired { // StateExpired comes first only if the session to resume is over
-		select {
-		case c.ready <- struct{}{}:
-		default:
-		}
+		ring(c.ready)
 	}
 }
 

@@ -50,7 +50,12 @@ func (c *Conn) followEnsemble() {
 
 // follow takes over the servers of a configuration.
 func (c *Conn) follow(text string) {
-	servers, err := parseConfig(text, c.tls != nil, c.isLocal())
+	local := false
+	if p := c.running(); p != nil {
+		host, _, _ := net.SplitHostPort(p.address)
+		local = onlyLocal(host)
+	}
+	servers, err := parseConfig(text, c.tls != nil, local)
 	if err == nil && !slices.Equal(slices.Sorted(slices.Values(c.Servers())), servers) && sleep(c.quit, rand.N(scatter)) == nil {
 		err = c.SetServers(servers)
 	}
@@ -62,16 +67,6 @@ func (c *Conn) follow(text string) {
 // explain logs why the servers remain as they are.
 func (c *Conn) explain(err error) {
 	c.Printf("zklocks: %s: %v; the servers remain %s", configNode, err, strings.Join(c.Servers(), ", "))
-}
-
-// isLocal reports whether the present connection uses an address that onlyLocal describes.
-func (c *Conn) isLocal() bool {
-	p := c.running()
-	if p == nil {
-		return false
-	}
-	host, _, _ := net.SplitHostPort(p.address)
-	return onlyLocal(host)
 }
 
 // parseConfig returns the sorted addresses for clients in a configuration:

@@ -204,6 +204,9 @@ func TestServersThatAreSetDuringAnAttempt(t *testing.T) {
 		if at := conn.upAt(); at != "zk2:2181" {
 			t.Errorf("it is at %q", at)
 		}
+		if conn.Rebalance(); conn.Epoch() != 2 {
+			t.Error("it has moved to the server where it is")
+		}
 	})
 }
 

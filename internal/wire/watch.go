@@ -113,7 +113,7 @@ func (w *Watch) firedBy(e *zk.Event) bool {
 func (w *Watch) fire(e *zk.Event) {
 	w.event.CompareAndSwap(nil, e)
 	for b := range w.bells {
-		b.ring()
+		ring(b.rings)
 	}
 	w.bells = nil
 }
@@ -162,10 +162,11 @@ type Bell struct {
 	watches []*Watch
 }
 
-func (b *Bell) ring() {
+// ring sends to a channel that has room for one value, unless it has one.
+func ring(c chan<- struct{}) {
 	select {
-	case b.rings <- struct{}{}:
-	default: // it rings already
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -175,7 +176,7 @@ func NewBell(watches ...*Watch) *Bell {
 	b := &Bell{rings: make(chan struct{}, 1), watches: watches}
 	b.each(func(w *Watch) {
 		if w.event.Load() != nil {
-			b.ring()
+			ring(b.rings)
 			return
 		}
 		if w.bells == nil {

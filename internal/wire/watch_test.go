@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,15 +160,21 @@ func TestAMissingDirectory(t *testing.T) {
 					c.Write(coded(xid, codeNoNode))
 				case op == opGetChildren2:
 					read++
-					c.Write(frame(slices.Concat(header(xid), word(1), word(1), []byte("a"), make([]byte, 68))))
+					c.Write(frame(append(encode(header(xid), []string{"a", "b"}[:read-1]), make([]byte, 68)...)))
 				default:
 					return false
 				}
 				return true
 			}
-			w, err := f.start().connect().WatchChildren(t.Context(), AnySession, "/d")
+			conn := f.start().connect()
+			w, err := conn.WatchChildren(t.Context(), AnySession, "/d")
 			if err != want.err || read != want.reads || read == 2 && w.Only != "a" {
 				t.Errorf("code %d: %d reads, %+v, %v", code, read, w, err)
+			}
+			if read = 2; code == 0 {
+				if w, err = conn.WatchChildren(t.Context(), AnySession, "/two"); err != nil || w.Only != "" {
+					t.Errorf("%+v, %v", w, err)
+				}
 			}
 		})
 	}

@@ -134,6 +134,9 @@ func TestWatchNodesTwice(t *testing.T) {
 		answer.Release()
 		first, second := <-got, <-got
 		third := watch(t, conn, paths[1:], "")
+		if again, err := conn.WatchNode(t.Context(), wire.AnySession, paths[0]); again != first[0] || err != nil {
+			t.Errorf("WatchNode sets another watch: %v", err)
+		}
 		if n := p.Seen(proxy.AnyOp) - before; n != 2 {
 			t.Errorf("%d requests, want one for two nodes and one for the third", n)
 		}
