@@ -135,7 +135,9 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
-		elsewhere := behind(newOther(s).Stage)
+		other := *s
+		other.Path, other.Dir = s.Path+"-other", s.Path+"-other"
+		elsewhere := behind(&other)
 		for name, lock := range map[string]zklocks.Locker{
 			"another path":                       elsewhere,
 			"another path, for reading":          elsewhere.RLocker(),

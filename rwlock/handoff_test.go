@@ -100,11 +100,3 @@ func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 		}
 	})
 }
-
-// newOther returns a client at another path.
-func newOther(s *contract.Stage) *client {
-	stage := *s
-	stage.Path += "-other"
-	stage.Dir = stage.Path
-	return direct(&stage)
-}

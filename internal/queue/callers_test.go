@@ -33,19 +33,18 @@ func (x *testQueue) enters(of *Callers) *Tenure {
 
 // As soon as the last reader has left, no reader may join, although the node still exists.
 func TestNoReaderJoinsATenureThatIsOver(t *testing.T) {
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x, of := callers(t, v, znode.Read, Sharing{Together: true})
-		tenure := x.enters(of)
-		if x.enters(of) != tenure || tenure.endIdle(t.Context()) != nil || tenure.users.Add(-2) != 0 || !tenure.users.CompareAndSwap(0, gone) {
-			t.Fatal("not joined, so there is nothing to see")
+	play(t, znode.Read, Sharing{}, func(x *story) {
+		tenure := x.first
+		if x.enters(x.of) != tenure || tenure.endIdle(x.Context()) != nil || tenure.users.Add(-2) != 0 || !tenure.users.CompareAndSwap(0, gone) {
+			x.Fatal("not joined, so there is nothing to see")
 		}
 		x.must(nil, tenure.grant.Err())
 		for range 3 {
-			if tenure.join(t.Context()) {
-				t.Error("a tenure that was over went on")
+			if tenure.join(x.Context()) {
+				x.Error("a tenure that was over went on")
 			}
 		}
-		x.must(nil, tenure.grant.GiveUp(t.Context()))
+		x.must(nil, tenure.grant.GiveUp(x.Context()))
 	})
 }
 

@@ -135,11 +135,7 @@ func (x *story) unseen(do func()) {
 	synctest.Wait()
 }
 
-func (x *story) deletes(path string) {
-	x.Helper()
-	x.must(nil, x.witness.Client().Delete(path, -1))
-	synctest.Wait()
-}
+func (x *story) deletes(path string) { x.Helper(); x.goes(path); synctest.Wait() }
 
 func writes(x *story)  { x.comes(znode.Write) }
 func deleted(x *story) { x.deletes(x.path()) }
