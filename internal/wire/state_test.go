@@ -279,16 +279,6 @@ func TestTheWorstHeartbeatOfTheLastMinute(t *testing.T) {
 	says(0, 0)
 }
 
-func BenchmarkAlive(b *testing.B) {
-	l := newState(time.Now)
-	l.begin(session, time.Hour, time.Now())
-	for b.Loop() {
-		if !l.Alive(session) {
-			b.Fatal("dead")
-		}
-	}
-}
-
 // A fakeClock has a wall and a monotonic reading, which tests move apart. A machine that was
 // suspended returns such times. No function makes such a time, so the clock writes the monotonic
 // reading itself.

@@ -114,12 +114,17 @@ func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 	t.Parallel()
 	p, _ := runningConn()
 	all := p.watch([]string{"/a", "/b", "/c"}, "/a-marker")
+	p.conn.mu.Lock()
+	all = append(all, p.addWatch("/b", "", onChildren)) // which a change of its data does not fire
+	p.conn.mu.Unlock()
+	p.fires(zk.EventNodeDeleted, "/a-marker") // nor this the watch with the marker
 	p.fires(zk.EventNodeCreated, "/a-marker")
 	p.fires(zk.EventNodeDeleted, "/a")
 	p.fires(zk.EventNodeDataChanged, "/b")
 	all[2].Miss()
 	p.fires(zk.EventNodeDeleted, "/c")
-	for i, want := range []zk.EventType{zk.EventNodeCreated, zk.EventNodeDataChanged, 0} {
+	p.fires(zk.EventNodeChildrenChanged, "/b")
+	for i, want := range []zk.EventType{zk.EventNodeCreated, zk.EventNodeDataChanged, 0, zk.EventNodeChildrenChanged} {
 		if e, fired := all[i].Fired(); !fired || e.Type != want {
 			t.Errorf("watch %d: %v, %+v, want %v", i, fired, e, want)
 		}
