@@ -53,8 +53,8 @@ const (
 	maxRecord = 64 << 10
 	// diskLimit is how long a call waits for a slow disk.
 	diskLimit = 100 * time.Millisecond
-	// dying bounds the time between the end of a process and the moment when the system shows it.
-	dying = time.Second
+	// Dying bounds the time between the end of a process and the moment when the system shows it.
+	Dying = time.Second
 )
 
 // image identifies this process until it executes another program, or itself again: then its id and
@@ -97,7 +97,7 @@ func (f *File) Lock(ctx context.Context) error {
 	began := time.Now()
 	err := poll(ctx, func() error {
 		err, r := flock(f.File, false), f.recorded()
-		if err == ErrInUse && r.Image == image() && time.Since(began) > 2*dying { // it is not about to close it
+		if err == ErrInUse && r.Image == image() && time.Since(began) > 2*Dying { // it is not about to close it
 			return fmt.Errorf("%w by another connection of this process: use a file of its own for each", err)
 		}
 		if err == nil && r.runs() {

@@ -159,7 +159,7 @@ func TestTheEndOfAConnectionAnswersItsRequests(t *testing.T) {
 	for range 2 { // the second, while the first is not answered, is none
 		p.send(outgoing{Request: Request{op: opPing}})
 	}
-	if since, down := p.conn.Silence(); since != at || down || len(c.packets) != 2 || !slices.Equal(p.conn.Kept(), []string{"1 requests"}) {
+	if since, down := p.conn.Silence(); since != at || down || len(c.packets) != 2 || !slices.Equal(p.conn.Kept(), []string{"a request"}) {
 		t.Errorf("silent since %v, down %v, sent %q, keeps %q", since, down, c.packets, p.conn.Kept())
 	}
 	p.leave()

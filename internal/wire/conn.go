@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -144,14 +143,10 @@ func (c *Conn) Kept() (kept []string) {
 	if p == nil {
 		return kept
 	}
-	own := 0
 	for _, r := range slices.AppendSeq(slices.Clone(p.queue), maps.Values(p.sent)) {
 		if r.answered != nil {
-			own++
+			kept = append(kept, "a request")
 		}
-	}
-	if own > 0 {
-		kept = append(kept, fmt.Sprintf("%d requests", own))
 	}
 	for _, watches := range p.watches {
 		for _, w := range watches {

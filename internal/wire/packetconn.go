@@ -226,8 +226,8 @@ func (p *packetConn) unsent(r outgoing) {
 	r.lost(ErrUnsent)
 }
 
-// leave ends the requests, but for heartbeats and pings. The returned channel is closed when no
-// request waits for its answer; caller holds conn.mu.
+// leave holds the queue back. The returned channel is closed when no request waits for its answer;
+// caller holds conn.mu.
 func (p *packetConn) leave() (drained <-chan struct{}) {
 	p.leaving, p.drained = true, make(chan struct{})
 	drained = p.drained

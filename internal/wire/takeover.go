@@ -50,8 +50,7 @@ func Reap(path string, wait bool, servers []string, timeout time.Duration, opts 
 			return 0, err
 		}
 	}
-	const dying = time.Second // from the end of a process to the moment when the system shows it
-	ctx, cancel := context.WithTimeout(context.Background(), dying)
+	ctx, cancel := context.WithTimeout(context.Background(), sessionfile.Dying)
 	defer cancel()
 	if err := f.Lock(ctx); err != nil {
 		return 0, err
