@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -110,7 +111,7 @@ func (x *testQueue) until(what string, ok func() bool) {
 }
 
 // If the reply to the create was lost, the waiter reads its node to get the token. Another client
-// may have written into the node before.
+// may have written into the node before, or deleted it. Then the waiter queues again.
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -123,6 +124,14 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 		x.must(nil, err)
 		if m.token != node.Czxid || node.Mzxid == node.Czxid {
 			t.Errorf("token %d, czxid %d, mzxid %d", m.token, node.Czxid, node.Mzxid)
+		}
+		x.goes(x.queue.path(m.nodes[0]))
+		for _, now := range []string{"no node", "a node of another session"} {
+			synctest.Wait()
+			if err := m.readToken(t.Context()); err != errNoNode {
+				t.Errorf("%s: %v, want %v", now, err, errNoNode)
+			}
+			_, _ = x.witness.Client().Create(x.queue.path(m.nodes[0]), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		}
 	})
 }
@@ -146,20 +155,6 @@ func TestTheTokenOfAReaderThatNeedNotList(t *testing.T) {
 		x.must(nil, err)
 		if m.token != node.Czxid {
 			t.Errorf("token %d, czxid %d", m.token, node.Czxid)
-		}
-	})
-}
-
-// If the node is deleted before its token is read, the waiter queues again.
-func TestANodeThatIsGoneHasNoToken(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 10*time.Second)
-		m := x.enter()
-		m.token = 0
-		x.must(nil, x.witness.Client().Delete(x.queue.path(m.nodes[0]), -1))
-		if err := m.readToken(t.Context()); err != errNoNode || m.token != 0 {
-			t.Errorf("token %d, %v, want %v", m.token, err, errNoNode)
 		}
 	})
 }
@@ -223,6 +218,47 @@ func TestWhatForbidsAGrant(t *testing.T) {
 				if next, err := m.recheck(); next != c.want || err != c.gone {
 					t.Errorf("%v, %v, want %v, %v", next, err, c.want, c.gone)
 				}
+			})
+		})
+	}
+}
+
+// A waiter checks its turn at once after an event, and not at its next recheck, about 5 s later.
+func TestWhatWakesAWaiter(t *testing.T) {
+	t.Parallel()
+	for name, event := range map[string]func(x *testQueue, ahead *Hold, limit *Limit){
+		"the node ahead is deleted": func(x *testQueue, ahead *Hold, _ *Limit) { x.must(nil, ahead.Release(x.Context())) },
+		"the node ahead becomes a read node": func(x *testQueue, ahead *Hold, _ *Limit) {
+			x.must(nil, ahead.Downgrade(x.Context(), x.queue, znode.Write, znode.Read))
+		},
+		"its own node is deleted": func(x *testQueue, ahead *Hold, _ *Limit) {
+			x.goes(x.line()[1])
+			synctest.Wait()
+			if n := len(x.line()); n != 2 {
+				x.Errorf("it has not queued again: %d nodes", n)
+			}
+			x.must(nil, ahead.Release(x.Context()))
+		},
+		"the limit changes": func(x *testQueue, _ *Hold, limit *Limit) {
+			limit.AllowedAhead++
+			x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := shared(t, v)
+				ahead, limit, began := lock(t, x.queue, znode.Write), new(Limit), time.Now()
+				time.AfterFunc(time.Second, func() { event(x, ahead, limit) })
+				g, err := x.queue.Join(t.Context(), Request{Kind: znode.Read, Nodes: 1, Limit: func(ctx context.Context, sess int64) (Limit, error) {
+					var err error
+					limit.Changed, err = x.queue.client.Watch(ctx, sess, x.queue.dir)
+					return *limit, err
+				}}, true)
+				x.must(nil, err)
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("granted after %v", took)
+				}
+				x.must(nil, g.GiveUp(t.Context()))
 			})
 		})
 	}

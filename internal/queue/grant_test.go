@@ -8,7 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
@@ -60,20 +63,31 @@ func TestAGrantThatIsBeingReleasedIsNotHeld(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newTestQueue(t, v, 10*time.Second)
 		grant, _ := x.holds(1)
-		says := func(want string) {
+		says := func(q *Queue, want string) {
 			t.Helper()
-			if got := x.queue.mine(Request{Kind: znode.Lock}, 1); !strings.HasPrefix(got, "; this connection "+want) {
+			if got := q.mine(Request{Kind: q.cfg.Names[0].Kind}, 1); !strings.HasPrefix(got, "; this connection "+want) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
-		says("has held 1 for ")
+		says(x.queue, "has held 1 for ")
+		beside := newQueue(t, x.conn, x.queue.dir+"-beside", x.queue.cfg)
+		says(beside, "holds none")
+		says(newQueue(t, x.conn, x.queue.dir, with(Default(), permitNames)), "holds none")
 		f := x.proxy.Next(proxy.DeleteOp, proxy.HoldRequest)
 		done := make(chan error)
 		go func() { done <- grant.GiveUp(context.Background()) }()
 		<-f.Fired()
-		says("holds none")
+		says(x.queue, "holds none")
 		f.Release()
 		x.must(nil, <-done)
+
+		grant, _ = x.holds(1)
+		x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1))
+		if err := grant.GiveUp(t.Context()); !errors.Is(err, zk.ErrNoAuth) {
+			t.Error(err)
+		}
+		says(x.queue, "has released 1 that the server refuses to delete")
+		says(beside, "holds none")
 	})
 }
 
@@ -193,6 +207,7 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		if err := h.Downgrade(t.Context(), x.queue, znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("downgraded what was lost: %v", err)
 		}
+		synctest.Wait()
 		if n := x.proxy.Seen(proxy.MoveOp); n != 0 {
 			t.Errorf("%d downgrades were sent", n)
 		}

@@ -23,7 +23,7 @@ func TestARequestKeepsTheDataOfOurNodesAlone(t *testing.T) {
 		{"/l/" + znode.Prefix(znode.NewID(), znode.Latch) + "0000000001", "10.0.0.1", "__REVOKE__\n10.0.0.1"},
 		{ours + "lock-0000000001", "", "__REVOKE__"},
 		{curators + "write-0000000001", "mine", "__REVOKE__\nmine"}, // kinds that Curator does not have
-		{curators + "permit-0000000001", "two\nlines", "__REVOKE__\ntwo\nlines"},
+		{curators + "permit-0000000001", "\ntwo\nlines\n", "__REVOKE__\n\ntwo\nlines\n"},
 		{curators + "lock-0000000001", text, "__REVOKE__"},
 		{curators + "__WRIT__0000000001", "10.0.0.1", "__REVOKE__"},
 		{"/l/lock-0000000001", "10.0.0.1", "__REVOKE__"},

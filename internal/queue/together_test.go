@@ -1,15 +1,62 @@
 package queue
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
+
+// two returns requests for two locks.
+func (x *testQueue) two() []Part {
+	x.Helper()
+	dir, r := x.queue.dir+"-beside", Request{Kind: znode.Lock, Nodes: 1}
+	x.must(x.witness.Client().Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)))
+	return []Part{{Queue: x.queue, Request: r}, {Queue: newQueue(x.T, x.conn, dir, x.queue.cfg), Request: r}}
+}
+
+// A grant of several locks is lost with any of its nodes, and not with a node that it has released.
+func TestTheNodesOfAGrantOfSeveralLocks(t *testing.T) {
+	t.Parallel()
+	for released := range 3 { // 2: none
+		for i := range 2 {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newTestQueue(t, v, 10*time.Second)
+				parts := x.two()
+				g, err := acquireAll(t.Context(), parts, true)
+				x.must(nil, err)
+				g.WatchNodes()
+				if released < 2 {
+					x.must(nil, g.releaseIn(t.Context(), parts[released].Queue))
+				}
+				synctest.Wait()
+				exists, _, _ := x.witness.Client().Exists(g.granted.nodes[i].path())
+				if exists != (i != released) || g.Err() != nil {
+					t.Errorf("%d is released: node %d exists: %v; %v", released, i, exists, g.Err())
+				}
+				if exists {
+					x.goes(g.granted.nodes[i].path())
+				} else {
+					x.must(nil, g.GiveUp(t.Context()))
+				}
+				synctest.Wait()
+				if exists != errors.Is(g.Err(), hold.ErrLost) {
+					t.Errorf("%d is released, node %d is deleted: %v", released, i, g.Err())
+				}
+				for _, p := range parts {
+					test.AssertEmpty(t, x.witness.Client(), p.Queue.dir)
+				}
+			})
+		}
+	}
+}
 
 // Between the turn of one waiter and that of the last something may happen to any of them.
 func TestWhatForbidsAGrantOfSeveralLocks(t *testing.T) {
@@ -29,16 +76,13 @@ func TestWhatForbidsAGrantOfSeveralLocks(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 					x := newTestQueue(t, v, 10*time.Second)
-					dir := x.queue.dir + "-beside"
-					x.must(x.witness.Client().Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)))
-					queues, r := []*Queue{x.queue, newQueue(t, x.conn, dir, x.queue.cfg)}, Request{Kind: znode.Lock, Nodes: 1}
-					all, _, err := enqueue(t.Context(), []Part{{Queue: queues[0], Request: r}, {Queue: queues[1], Request: r}}, true)
+					all, _, err := enqueue(t.Context(), x.two(), true)
 					x.must(nil, err)
 					defer all[0].lease.End()
-					c.happens(x, queues[i].path(all[i].nodes[0]))
+					c.happens(x, all[i].queue.path(all[i].nodes[0]))
 					synctest.Wait()
 					behind, at, err := all.confirm(t.Context())
-					if len(behind) != c.behind || err != c.err || err != nil && at != queues[i] {
+					if len(behind) != c.behind || err != c.err || err != nil && at != all[i].queue {
 						t.Errorf("%d behind, %v, %v, want %d and %v", len(behind), at, err, c.behind, c.err)
 					}
 				})
