@@ -196,33 +196,6 @@ func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 	})
 }
 
-func TestDowngradeSurvivesACut(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c, w, r := behind(s), direct(s), direct(s)
-				h := c.write()
-				lost := h.Lost()
-				reader := r.waitRead(2)
-				writer := w.waitWrite(3)
-				_, down := c.downgrading(h, action)
-				down.Granted()
-				got := reader.Granted()
-				s.CatchUp(w.conn)
-				writer.Waits()
-				s.InLine(3)
-				if !h.Held() || contract.Closed(lost) {
-					s.Error("lost by a cut")
-				}
-				s.Must(h.Verify(s.Ctx))
-				release(s, got)
-				release(s, h)
-				release(s, writer.Granted())
-			})
-		})
-	}
-}
-
 // downgrading begins a downgrade, and returns when a fault has met its request.
 func (c *client) downgrading(h *zklocks.Hold, action proxy.Action) (*proxy.Fault, *contract.Attempt[any]) {
 	c.Helper()
@@ -248,28 +221,6 @@ func TestDowngradeContinuesAfterItsContextIsCanceled(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		release(s, h)
 	})
-}
-
-func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply} {
-		t.Run(action.String(), func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c, w := behind(s), direct(s)
-				h := c.write()
-				writer := w.waitWrite(2)
-				f, down := c.downgrading(h, action)
-				s.Expire(c.conn)
-				f.Release()
-				down.Ended()
-				if down.Err != nil || action == proxy.HoldRequest { // the downgrade succeeded before the session expired
-					s.Is(down.Err, zklocks.ErrLost)
-				}
-				s.Lost(h.Lost())
-				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-				release(s, writer.Granted())
-			})
-		})
-	}
 }
 
 // The write to the old node that wakes the waiters must not double the size of the transaction.

@@ -4,11 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
-	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -81,22 +78,6 @@ func TestADowngradedLockIsNotHandedOn(t *testing.T) {
 		release(s, h)
 		for _, a := range line {
 			release(s, a.Granted())
-		}
-	})
-}
-
-// Both callers wait for the same create when the server refuses it.
-func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
-		_, err := s.Witness.Client().Create(s.Path, nil, 0, closedDir)
-		s.Must(err)
-		c := behind(s).with(rwlock.WithHandoff(100))
-		create := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
-		line := c.queued(3)
-		create.Release()
-		for _, a := range line {
-			s.Is(a.Failed(), zk.ErrNoAuth)
 		}
 	})
 }

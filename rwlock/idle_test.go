@@ -57,29 +57,6 @@ func eachIdle(t *testing.T, test func(k keeper)) {
 	}
 }
 
-func TestAnIdleLockIsAcquiredWithoutARequest(t *testing.T) {
-	eachIdle(t, func(k keeper) {
-		release(k.Stage, k.take())
-		k.EmptyNow() // a lock that is used once is not kept
-		token, before := k.idle(), requests(k.client)
-		for range 1000 {
-			h := k.take()
-			if h.Token() != token || !h.Held() {
-				k.Fatal("another node")
-			}
-			release(k.Stage, h)
-			k.Is(h.Release(k.Ctx), zklocks.ErrReleased)
-		}
-		if n := requests(k.client) - before; n > 1 { // Held watches the node
-			k.Errorf("%d requests", n)
-		}
-		time.Sleep(maxIdle / 2) // virtual
-		k.InLine(1)
-		time.Sleep(maxIdle / 2)
-		k.EmptyNow()
-	})
-}
-
 // TryLock of a process with the option is not refused because another process keeps the lock, however
 // far the servers are. That they do not answer does not make the lock busy.
 func TestTryLockOfAnIdleLock(t *testing.T) {

@@ -54,31 +54,6 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 	})
 }
 
-func TestReadersThatWaitShareOneNode(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		w, c := direct(s), direct(s)
-		h := w.write()
-		var readers []*attempt
-		for range 20 {
-			readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
-		}
-		s.Settle() // all have called
-		s.InLine(2)
-		readers[0].Stop() // the other readers still wait
-		second := w.waitWrite(3)
-		s.CatchUp(c.conn)
-		late := c.waitRead(4) // behind that writer
-		release(s, h)
-		for _, a := range readers[1:] {
-			release(s, a.Granted())
-		}
-		h = second.Granted()
-		late.Waits()
-		release(s, h)
-		release(s, late.Granted())
-	})
-}
-
 // Readers that come after the read that found the node gone, and before the next create, share the
 // new node.
 func TestReadersComeWhileTheWaitersNodeIsMadeAgain(t *testing.T) {

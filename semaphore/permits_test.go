@@ -58,45 +58,9 @@ func (c *client) wait(n, nodes int) *attempt {
 
 func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
-func TestALargeRequestIsNotOvertakenBySmallOnes(t *testing.T) {
-	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 3)
-		one, two := c.acquire(1), c.acquire(1)
-		big, small := newClient(s, 3), newClient(s, 3)
-		b := big.wait(3, 5)
-		a := small.wait(1, 6) // one permit is free, but not for the waiters behind
-		_, err := small.TryAcquire(s.Ctx, 1)
-		s.Is(err, zklocks.ErrBusy)
-		s.CatchUp(small.conn)
-		a.Waits()
-		release(s, one)
-		s.CatchUp(big.conn)
-		s.CatchUp(small.conn)
-		b.Waits()
-		a.Waits()
-		release(s, two)
-		h := b.Granted()
-		s.CatchUp(small.conn)
-		a.Waits()
-		release(s, h)
-		release(s, a.Granted())
-	})
-}
-
 func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
-		for i := range 3 {
-			h := c.acquire(3)
-			lost := h.Lost()
-			s.Must(s.Witness.Client().Delete(s.Dir+"/"+test.Children(s, s.Witness.Client(), s.Dir)[i], -1))
-			s.Lost(lost)
-			if h.Held() {
-				s.Error("held")
-			}
-			s.Empty() // the hold deletes its other nodes
-			s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		}
 		for name, check := range map[string]func(*zklocks.Hold) error{
 			"verify":  func(h *zklocks.Hold) error { return h.Verify(s.Ctx) },
 			"release": func(h *zklocks.Hold) error { return h.Release(s.Ctx) },

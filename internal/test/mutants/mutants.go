@@ -143,7 +143,7 @@ var mutants = []mutant{
 		why:  "a reader and a writer hold side by side",
 		old:  `Write:        {waitsFor: []Mode{Read, Write, CuratorWrite},`,
 		new:  `Write:        {waitsFor: []Mode{Write, CuratorWrite},`,
-		test: "rwlock TestReadersHoldTogetherAndKeepWritersOut", world: "any",
+		test: "rwlock TestAQueuedWriterIsNotOvertakenByLaterReaders", world: "any",
 	}, { // Guarantee 2: a grant is real.
 		name: "shortcut-although-there-is-no-room", pkg: "internal/queue",
 		why: "the reply to the create grants the lock to two clients",
