@@ -81,7 +81,7 @@ func TestWhatADowngradeDoes(t *testing.T) {
 				}
 				x.must(x.witness.Client().SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
 				node := x.line()[0]
-				if !strings.Contains(node, string(c.kind)) || h.Err() != nil {
+				if !strings.Contains(node, string(c.kind)) || h.Err() != nil || !h.Exists(t.Context()) {
 					t.Errorf("%s, %v", node, h.Err())
 				}
 				if err := h.Downgrade(t.Context(), x.queue, znode.Write, znode.Read); c.kind == znode.Write && err != nil || c.kind == znode.Read && fmt.Sprint(err) != "not held for writing" {
