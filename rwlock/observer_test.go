@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
@@ -156,6 +157,7 @@ func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
 		events := contract.NewEvents(s)
 		c := behind(s).with(zklocks.WithObserver(events.Observer()))
 		h := c.write()
+		s.Pass(time.Second)
 		f, down := c.downgrading(h, proxy.HoldRequest)
 		s.Is(h.Release(canceled(s.Ctx)), context.Canceled)
 		s.Settle()
@@ -174,10 +176,10 @@ func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
 					s.Errorf("%+v", e)
 				}
 			case observe.Released:
-				kinds = append(kinds, "-"+e.Kind)
+				kinds = append(kinds, "-"+e.Kind+observe.Kind(e.Held.Round(time.Second).String()))
 			}
 		}
-		if want := []observe.Kind{"?write", "write", "-write", "?read", "read", "-read"}; !slices.Equal(kinds, want) {
+		if want := []observe.Kind{"?write", "write", "-write1s", "?read", "read", "-read0s"}; !slices.Equal(kinds, want) {
 			s.Errorf("called (?), granted and released (-): %v, want %v", kinds, want)
 		}
 	})
