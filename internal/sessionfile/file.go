@@ -1,5 +1,15 @@
 // Package sessionfile has the file in which a process keeps its session, so that another process can
-// end the session when the first has died without Close.
+// end the session when the first has died without Close. A session that is ended while its process
+// lives is a lost lock, so:
+//
+//	the process dies, however                the system unlocks the file (flock)
+//	it closes the file by a bug, and lives   record.runs
+//	its number is another process's by now   processID
+//	it executes itself again                 image
+//	a child has the file open, too           unlock, in Close
+//	the file is a copy                       inode
+//	it is from another host, or boot         hostID
+//	a link, another user, a shared disk      checkFile, checkLocal
 package sessionfile
 
 import (
