@@ -333,6 +333,33 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
+// Another program makes the directory, with data, while a create is on its way that would make it:
+// the next create leaves the data as they are.
+func TestADirectoryThatAnotherProgramMakesMeanwhile(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 20*time.Second)
+		dir := x.queue.dir + "/made"
+		q := newQueue(t, x.conn, dir, with(Default(), lockNames))
+		create, done := x.proxy.Next(proxy.CreateOp, proxy.HoldRequest), make(chan struct{})
+		go func() {
+			defer close(done)
+			g, err := q.Join(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
+			if x.must(nil, err); err == nil {
+				x.must(nil, g.GiveUp(t.Context()))
+			}
+		}()
+		<-create.Fired()
+		_, err := x.witness.Client().Create(dir, []byte("config"), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		x.must(nil, err)
+		create.Release()
+		<-done
+		if data, stat, err := x.witness.Client().Get(dir); err != nil || string(data) != "config" || stat.Version != 0 {
+			t.Errorf("%q in version %d, %v", data, stat.Version, err)
+		}
+	})
+}
+
 // After a reconnect a waiter lists once, on the new connection, and needs no listing more for its
 // grant than a waiter whose connection has lasted.
 func TestAWaiterListsOnceForAReconnect(t *testing.T) {

@@ -310,5 +310,17 @@ func TestEachViewExpires(t *testing.T) {
 				t.Errorf("view %d: readers still join by it", i)
 			}
 		}
+		// A view that replaces another before its time is over has a time of its own.
+		for range 2 {
+			x.looks(m)
+			_ = m.request.shared.may()
+			time.Sleep(FirstRecheck / 2) // virtual
+		}
+		time.Sleep(FirstRecheck / 2) // virtual: the time of the first is over
+		_ = m.request.shared.may()
+		time.Sleep(FirstRecheck + time.Millisecond) // virtual
+		if m.request.shared.may() == yes {
+			t.Error("readers still join by a view that has replaced another")
+		}
 	})
 }

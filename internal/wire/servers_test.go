@@ -121,6 +121,30 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// Of the connections at a server that remains, the share moves that gives a new server as many: with
+// one new server next to it, half of them.
+func TestTheShareThatMovesToNewServers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t).start()
+		conn := f.connect(WithDialer(f.dialAny))
+		moved := 0
+		for range 30 {
+			at, next := conn.upAt(), "zk2:2181"
+			if at == next {
+				next = "zk1:2181"
+			}
+			must(t, conn.SetServers([]string{at}))
+			must(t, conn.SetServers([]string{at, next}))
+			if conn.upAt() != at {
+				moved++
+			}
+		}
+		if moved < 2 || moved > 28 {
+			t.Errorf("%d of 30 moved", moved)
+		}
+	})
+}
+
 // A move costs no call, neither of the locks nor of the program, also if each answer takes T/5, and
 // no hold if it takes T/16. go-zookeeper sends the program's next requests on the next pipe.
 func TestAMoveCostsNoCall(t *testing.T) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net"
 	"testing"
 	"time"
 	"unsafe"
@@ -350,3 +351,22 @@ func TestWhatProvesTheSession(t *testing.T) {
 }
 
 const opSync = 9
+
+// The connection is down since it was lost, and not since the last attempt that failed.
+func TestSilenceOfAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f, handshakes := newFakeServer(t), 0
+		f.welcome = func(n int64, c net.Conn) bool {
+			if handshakes++; n > 1 {
+				c.Close()
+			}
+			return n > 1
+		}
+		conn, lost := f.start().connect(), time.Now()
+		conn.hangUp()
+		time.Sleep(10 * time.Second) // virtual
+		if since, down := conn.Silence(); !down || since.Sub(lost) > time.Second || handshakes < 3 {
+			t.Errorf("down %v since %v after the loss, %d handshakes", down, since.Sub(lost), handshakes)
+		}
+	})
+}
