@@ -165,12 +165,6 @@ var mutants = []mutant{
 		old:  `base := s.deadline.proved(sent); base`,
 		new:  `base := sent; base`,
 		test: "internal/wire TestDeadlineAgainstModel",
-	}, {
-		name: "context-ends-only-on-release", pkg: "internal/hold",
-		why:  "work that waits for the end of its context goes on after the loss",
-		old:  "h.OnEnd(cancel)",
-		new:  "h.OnEnd(func(end error) {\n\t\tif end == ErrReleased {\n\t\t\tcancel(end)\n\t\t}\n\t})",
-		test: "internal/hold TestALossIsToldToAll", world: "any",
 	}, { // Guarantee 4: tokens grow.
 		name: "token-is-the-mzxid", pkg: "internal/queue",
 		why: "a client that writes into the node of a waiter makes its token larger than that of the next",
@@ -186,32 +180,12 @@ var mutants = []mutant{
 		why: "one process keeps the lock forever",
 		old: `t.passed++`, new: `_ = t.passed`,
 		test: "internal/queue TestWhatAReleaseDoes", world: "any",
-	}, {
-		name: "locks-queued-for-one-by-one", pkg: "internal/queue", in: "enqueue",
-		why: "two callers can each be first at one lock: a deadlock",
-		old: "made, step, err := client.Claim(ctx, sess, claims...)",
-		new: `var made []zkclient.Claimed
-	var step zkclient.Step
-	for i, claim := range claims {
-		one, _, refusal := client.Claim(ctx, sess, claim)
-		if err = refusal; err != nil {
-			step.Claim = i
-			break
-		}
-		made = append(made, one...)
-	}`,
-		test: ". TestAll/an uncontended cycle takes as few requests as promised", world: "any",
 	}, { // Guarantee 6: a call that fails leaves no node behind.
 		name: "node-left-after-a-canceled-wait", pkg: "internal/queue",
 		why:  "all waiters behind wait for a waiter that has given up",
 		old:  "removed := all[0].queue.client.Remove(all[0].sess, removals...)",
 		new:  "removed := make(chan error, 1)\n\tremoved <- nil",
 		test: "reentrant TestMutex/a deadline ends the wait and nothing else", world: "any",
-	}, {
-		name: "abandoned-create-not-undone", pkg: "internal/zkclient",
-		why: "the caller has gone, and the server creates the node",
-		old: "go try.cleanUp(call)", new: "",
-		test: "internal/zkclient TestACanceledClaimLeavesNothing", world: "any",
 	}, { // Guarantee 7: two requests; a release wakes only the next.
 		name: "every-hold-listens", pkg: "internal/queue", in: "Hold.Begin",
 		why: "a hold that does not ask for requests makes one for each lock",
@@ -223,25 +197,10 @@ var mutants = []mutant{
 		old: "for i := len(queue) - 1; i >= 0; i-- {", new: "for i := range queue {",
 		test: "reentrant TestMutex/a release wakes only the next in line", world: "any",
 	}, { // What each call promises: acquiring.
-		name: "do-works-on-after-the-loss", pkg: ".",
-		why: "the context of the work is to end with the hold",
-		old: `return work(h.Context(ctx), h)`, new: `return work(ctx, h)`,
-		test: ". TestDo",
-	}, {
-		name: "resigns-forever", pkg: ".", in: "after",
-		why: "Do and Run do not return while there is no connection",
-		old: `min(timeout/4, time.Second)`, new: `max(timeout, time.Hour)`,
-		test: ". TestAReleaseWithoutAnAnswerIsReported",
-	}, {
 		name: "watches-outlive-their-connection", pkg: "internal/wire",
 		why: "a waiter waits for an event that no server will send",
 		old: "p.watches.end()", new: "",
 		test: "internal/wire TestWatchNodes", world: "any",
-	}, {
-		name: "try-writes", pkg: "internal/queue", in: "visiblyBusy",
-		why: "TryLock in a loop on a taken lock is a storm of writes",
-		old: "!b.clear()", new: "!b.clear() && p.Nodes == 0",
-		test: "reentrant TestMutex/TryLock on a taken lock is busy and writes nothing",
 	}, {
 		name: "first-reader-that-leaves-deletes-the-node", pkg: "internal/queue", in: "Tenure.Leave",
 		why:  "the others still read: a writer beside readers",
@@ -260,20 +219,10 @@ var mutants = []mutant{
 		new:  "for i, w := range behind[:1] {",
 		test: ". TestPairsInRandomOrderDoNotDeadlock", world: "together",
 	}, { // Holding.
-		name: "held-without-a-look", pkg: "internal/hold",
-		why: "a process that was frozen past its deadline believes that it holds",
-		old: `if why := s.Grant.Alive(); why != nil {`, new: `if why := error(nil); why != nil {`,
-		test: "internal/hold TestTheFirstLookTellsWhicheverItIs", world: "any",
-	}, {
 		name: "own-node-not-watched", pkg: "internal/queue", in: "Grant.WatchNodes",
 		why: "an administrator deletes the node, and the holder works on",
 		old: "g.watching.Swap(true) {", new: "g.watching.Swap(true) || g.sess != 0 {",
 		test: "reentrant TestMutex/a hold is lost with its node, its session and its connection", world: "any",
-	}, {
-		name: "any-write-is-a-request", pkg: "internal/queue", in: "Grant.watchRequest",
-		why: "a program that writes into the node does not ask for anything",
-		old: `isReleaseRequest(w.Data)`, new: `w.Stat.Version > 0`,
-		test: "reentrant TestMutex/other writes into the node ask for nothing",
 	}, {
 		name: "verify-is-a-read", pkg: "internal/queue", in: "Hold.verify",
 		why:  "a server that is behind finds the node of a lock that another client holds",
@@ -286,23 +235,12 @@ var mutants = []mutant{
 		old:  `guarded = append(guarded, check)`,
 		new:  "check.Path = check.Path[:1]\n\t\t\tguarded = append(guarded, check)",
 		test: "reentrant TestMutex/a transaction that finds the node deleted reports the loss",
-	}, {
-		name: "multi-repeated", pkg: "internal/zkclient",
-		why:  "its answer was lost, and it may have been done: what it creates exists, what it adds is added twice",
-		old:  "return nil, Unanswered, err",
-		new:  "_ = err",
-		test: "internal/zkclient TestTransact",
 	}, { // Ending.
 		name: "unlock-stops-with-its-context", pkg: "internal/queue", in: "Grant.GiveUp",
 		why:  "a deferred Release after a cancellation deletes no node",
 		old:  "return g.Finish(ctx, deleting",
 		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.Finish(ctx, deleting",
 		test: "reentrant TestMutex/a Release with a canceled context deletes the node", world: "any",
-	}, {
-		name: "delete-not-repeated", pkg: "internal/zkclient",
-		why: "a delete whose connection was lost may not have been done",
-		old: "case unknown:\n\t\t\tperhaps = true", new: "case unknown:\n\t\t\treturn false, err",
-		test: "internal/zkclient TestRemoveSurvivesALostConnection", world: "any",
 	}, {
 		name: "another-member-asked", pkg: "internal/queue",
 		why: "the member has gone, and the node that has its name now is asked in its place",
@@ -314,12 +252,6 @@ var mutants = []mutant{
 		old: `return errUnconfirmed`, new: `return nil`,
 		test: ". TestClose",
 	}, { // Leading.
-		name: "resigns-while-the-function-runs", pkg: "leader", in: "serve",
-		why:  "the next leader's function runs beside it",
-		old:  `err := lead(term.Context(asked)`,
-		new:  "context.AfterFunc(ctx, func() { _ = term.Release(ctx) })\n\terr := lead(term.Context(asked)",
-		test: "leader TestRunResignsWhenTheFunctionHasReturnedAndNotBefore", world: "any",
-	}, {
 		name: "leader-read-from-any-server", pkg: "internal/queue", in: "Queue.firstIn",
 		why: "a server that is behind answers with the leader of before",
 		old: `q.client.Barrier(ctx, sess)`, new: `error(nil)`,
@@ -340,11 +272,6 @@ var mutants = []mutant{
 		old:  `called.Sub(last.Called) < period/2 && last.Called.Sub(now) < period/2`,
 		new:  `false`,
 		test: "once TestTwelveProcessesWhoseClocksDiffer",
-	}, {
-		name: "command-started-after-the-loss", pkg: "cmd/zklock", in: "supervisor.known",
-		why: "the lock is lost between the grant and the start, and the command runs beside the next holder's",
-		old: `deadline.IsZero() || !s.hold.Held()`, new: `deadline.IsZero() && s.hold.Held()`,
-		test: "cmd/zklock TestACommandWhoseLockIsGoneIsNotStarted",
 	}, { // A session file: only the locks of a dead process are freed.
 		name: "process-that-lost-its-file-taken-for-dead", pkg: "internal/sessionfile", in: "record.runs",
 		why: "it has closed the file by a bug, and works on",
