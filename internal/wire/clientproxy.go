@@ -77,15 +77,15 @@ func (c *Conn) Client() *zk.Conn {
 	}
 	x := &client{conn: c, up: make(chan struct{}, 1), over: make(chan struct{})}
 	changed, up := c.Changed(), c.Up() != 0
+	c.mu.Lock()
+	c.guest = x // before go-zookeeper dials: its first pipe must not miss a loss
+	c.mu.Unlock()
 	conn, events, err := zk.Connect(c.Servers(), c.timeout,
 		zk.WithDialer(x.dial), zk.WithHostProvider(x), zk.WithLogger(x), zk.WithEventCallback(x.event))
 	if err != nil {
 		panic(err) // it fails only without servers
 	}
 	x.zk = conn
-	c.mu.Lock()
-	c.guest = x
-	c.mu.Unlock()
 	go func() {
 		for range events { // the channel is closed when go-zookeeper ends
 		}

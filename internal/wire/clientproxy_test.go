@@ -526,3 +526,29 @@ func FuzzPipe(f *testing.F) {
 		}
 	})
 }
+
+// The connection breaks while the first Client is made, and once more: the client notices both. In the
+// copy of the library that yields (make sim), 200 tries meet each moment.
+func TestTheFirstClientDuringALoss(t *testing.T) {
+	for range 200 {
+		inBubble(t, func(t *testing.T) {
+			conn := newFakeServer(t).start().connect()
+			go conn.hangUp()
+			client := conn.Client()
+			time.Sleep(time.Second) // virtual
+			conn.hangUp()
+			time.Sleep(time.Second) // virtual
+			done := make(chan error, 1)
+			go func() {
+				_, _, err := client.Exists("/")
+				done <- err
+			}()
+			conn.hangUp()
+			select {
+			case <-done:
+			case <-time.After(time.Minute): // virtual
+				t.Fatal("a request is not answered")
+			}
+		})
+	}
+}
