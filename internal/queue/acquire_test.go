@@ -226,12 +226,12 @@ func TestWhatForbidsAGrant(t *testing.T) {
 // A waiter checks its turn at once after an event, and not at its next recheck, about 5 s later.
 func TestWhatWakesAWaiter(t *testing.T) {
 	t.Parallel()
-	for name, event := range map[string]func(x *testQueue, ahead *Hold, limit *Limit){
-		"the node ahead is deleted": func(x *testQueue, ahead *Hold, _ *Limit) { x.must(nil, ahead.Release(x.Context())) },
-		"the node ahead becomes a read node": func(x *testQueue, ahead *Hold, _ *Limit) {
+	for name, event := range map[string]func(x *testQueue, ahead *Hold, more *atomic.Bool){
+		"the node ahead is deleted": func(x *testQueue, ahead *Hold, _ *atomic.Bool) { x.must(nil, ahead.Release(x.Context())) },
+		"the node ahead becomes a read node": func(x *testQueue, ahead *Hold, _ *atomic.Bool) {
 			x.must(nil, ahead.Downgrade(x.Context(), x.queue, znode.Write, znode.Read))
 		},
-		"its own node is deleted": func(x *testQueue, ahead *Hold, _ *Limit) {
+		"its own node is deleted": func(x *testQueue, ahead *Hold, _ *atomic.Bool) {
 			x.goes(x.line()[1])
 			synctest.Wait()
 			if n := len(x.line()); n != 2 {
@@ -239,20 +239,24 @@ func TestWhatWakesAWaiter(t *testing.T) {
 			}
 			x.must(nil, ahead.Release(x.Context()))
 		},
-		"the limit changes": func(x *testQueue, _ *Hold, limit *Limit) {
-			limit.AllowedAhead++
+		"the limit changes": func(x *testQueue, _ *Hold, more *atomic.Bool) {
+			more.Store(true)
 			x.must(x.witness.Client().Set(x.queue.dir, nil, -1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := shared(t, v)
-				ahead, limit, began := lock(t, x.queue, znode.Write), new(Limit), time.Now()
-				time.AfterFunc(time.Second, func() { event(x, ahead, limit) })
+				ahead, more, began := lock(t, x.queue, znode.Write), new(atomic.Bool), time.Now()
+				time.AfterFunc(time.Second, func() { event(x, ahead, more) })
 				g, err := x.queue.Join(t.Context(), Request{Kind: znode.Read, Nodes: 1, Limit: func(ctx context.Context, sess int64) (Limit, error) {
+					var limit Limit
 					var err error
 					limit.Changed, err = x.queue.client.Watch(ctx, sess, x.queue.dir)
-					return *limit, err
+					if more.Load() {
+						limit.AllowedAhead = 1
+					}
+					return limit, err
 				}}, true)
 				x.must(nil, err)
 				if took := time.Since(began); took > 2*time.Second {
