@@ -301,7 +301,9 @@ func (w *world) work() map[string]int {
 	raging.Wait()
 	w.heal()
 	stuck := time.AfterFunc(time.Until(w.end.Add(w.patience-time.Second)), w.remember)
+	hangs := time.AfterFunc(time.Until(w.end.Add(time.Hour)), func() { panic("a worker waits for an hour, see its goroutine") })
 	working.Wait()
+	hangs.Stop()
 	over()
 	stuck.Stop()
 	for i, l := range w.hosts[0].client().locks {
