@@ -206,6 +206,26 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 	}
 }
 
+// The directory is deleted, and no event tells: the next reader makes it.
+func TestAReaderMakesADirectoryOfWhoseDeletionNoEventTells(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		for range 3 {
+			x.must(nil, x.reads())
+		}
+		if x.queue.view.noWriter() == nil {
+			t.Fatal("each reader lists, so there is nothing to see")
+		}
+		x.blind(x.queue.dir, func() { x.must(nil, x.witness.Client().Delete(x.queue.dir, -1)) })
+		v.Latency(time.Millisecond)
+		before := x.proxy.Seen(proxy.CreateOp)
+		if err := x.reads(); err != nil || x.proxy.Seen(proxy.CreateOp)-before > 3 {
+			t.Errorf("%v, after %d creates", err, x.proxy.Seen(proxy.CreateOp)-before)
+		}
+	})
+}
+
 // While the client may not read the directory, it is deleted, as the server deletes an empty
 // container, and created again. The new directory has the same version: as many writers have
 // written its data. One of the writers is queued.

@@ -144,7 +144,7 @@ func (w *waiter) refused(claim zkclient.Claim, act zkclient.Act, err error) erro
 	announced := announced(w.request.Kind)
 	var unfound *zkclient.Unfound
 	switch right := err == zk.ErrNoAuth; {
-	case w.noWriter != nil && (right || err == zk.ErrBadVersion):
+	case w.noWriter != nil && (right || err == zk.ErrBadVersion || err == zk.ErrNoNode): // the check is the first operation
 		w.noWriter.writers.Miss()
 	case errors.As(err, &unfound):
 		err = Explain(err, "READ on "+q.dir+", to find and delete a node after a lost reply")
