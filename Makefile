@@ -60,7 +60,7 @@ interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Loc
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
 	cd kerberos && INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v -run Real .
 
-mutants: zookeeper ## check that each of some 50 bugs fits the code, then that a test finds it; -generate draws others
+mutants: zookeeper ## check that each of some 40 bugs fits the code, then that a test finds it; -generate draws others
 	@$(GO) run ./internal/test/mutants $(ARGS)
 
 bench: zookeeper ## measure our locks next to zk.Lock and, where installed, Curator and kazoo: one server, a table
