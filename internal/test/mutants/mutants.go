@@ -150,11 +150,6 @@ var mutants = []mutant{
 		old: `case conn.Alive(l.session):`, new: `case conn.Session() == l.session:`,
 		test: "internal/zkclient TestLossIsKnownBeforeTheServerExpiresTheSession", world: "any",
 	}, {
-		name: "no-timer-for-the-deadline", pkg: "internal/zkclient",
-		why: "a holder that waits on Lost is notified of the loss too late",
-		old: `wait := time.Until(conn.Deadline(conn.Session()))`, new: `wait := conn.Timeout()`,
-		test: "internal/zkclient TestLossIsToldAtTheDeadline", world: "any",
-	}, {
 		name: "deadline-from-the-last-heartbeat", pkg: "internal/wire",
 		why:  "a follower that stops right after its answer takes the last touch with it",
 		old:  `base := s.deadline.proved(sent); base`,
