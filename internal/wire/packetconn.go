@@ -170,7 +170,10 @@ func (p *packetConn) sendQueue() {
 				return nil
 			}
 			r := p.queue[0]
-			p.queue = p.queue[1:]
+			p.queue[0] = outgoing{} // the array outlives the request
+			if p.queue = p.queue[1:]; len(p.queue) == 0 {
+				p.queue = nil
+			}
 			return p.note(r)
 		})
 	}
