@@ -337,8 +337,7 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
-// Another program makes the directory, with data, while a create is on its way that would make it:
-// the next create leaves the data as they are.
+// Another program makes the directory, with data, while a create is on its way: the data stay.
 func TestADirectoryThatAnotherProgramMakesMeanwhile(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -121,8 +121,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Of the connections at a server that remains, the share moves that gives a new server as many: with
-// one new server next to it, half of them.
+// Of the connections at a server that remains, half move to one new server.
 func TestTheShareThatMovesToNewServers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeServer(t).start()

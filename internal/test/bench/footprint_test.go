@@ -176,8 +176,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// etcdctlLock returns etcdctl lock with a server of its own, if etcd is installed (on Debian the
-// packages etcd-server and etcd-client).
+// etcdctlLock returns etcdctl lock, with a server of its own if Debian's etcd-server is installed.
 func etcdctlLock(b *testing.B) []string {
 	lock := []string{"etcdctl", "lock", "/start"}
 	if _, err := exec.LookPath("etcd"); err != nil {
