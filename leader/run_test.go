@@ -474,7 +474,7 @@ func TestATermThatIsReleasedOnRequestIsNotAFailure(t *testing.T) {
 		began := time.Now()
 		second := a.leads()
 		if d := time.Since(began); d != 0 {
-			s.Errorf("it paused for %v after it was told to stop", d)
+			s.Errorf("it paused for %v after its context had ended", d)
 		}
 		a.resign(second)
 	})

@@ -84,7 +84,7 @@ func TestALossIsToldToAll(t *testing.T) {
 	unaware := Hold{State: &l.grant} // nobody has checked it
 	var told error
 	if unaware.OnEnd(func(end error) { told = end }); !errors.Is(told, ErrLost) {
-		t.Errorf("a hook that is added after the loss is told %v", told)
+		t.Errorf("a hook that is added after the loss receives %v", told)
 	}
 	late := l.Context(t.Context())
 	if late.Err() == nil || !errors.Is(context.Cause(late), ErrLost) {
@@ -330,11 +330,11 @@ func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
 		t.Error("the other hold has ended, too")
 	}
 	if n := len(l.grant.listeners.Load().holds); n != 1 {
-		t.Errorf("the grant refers to %d holds, of which one has ended", n)
+		t.Errorf("the grant refers to %d holds, but one has ended", n)
 	}
 	l.grant.Lose(errors.New("test"))
 	if !open(lost) || !open(l.Lost()) || open(others) {
-		t.Errorf("Lost is open: %v, %v; that of the other hold: %v", open(lost), open(l.Lost()), open(others))
+		t.Errorf("Lost is open: %v, %v; Lost of the other hold: %v", open(lost), open(l.Lost()), open(others))
 	}
 	for what, err := range map[string]error{"Settle": l.Settle(), "cause": context.Cause(ctx), "Release": release(&l.Hold)} {
 		if !errors.Is(err, ErrReleased) {

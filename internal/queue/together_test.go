@@ -82,7 +82,7 @@ func TestANodeIsDeletedAfterItsTurn(t *testing.T) {
 	})
 }
 
-// Between the turn of one waiter and that of the last something may happen to any of them.
+// Between the turn of one waiter and the turn of the last something may happen to any of them.
 func TestWhatForbidsAGrantOfSeveralLocks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -269,7 +269,7 @@ func unreached(t *testing.T, c *Client) error {
 	defer cancel()
 	_, _, err := c.Get(ctx, "/")
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that of ctx", err)
+		t.Errorf("error %v, want the error of ctx", err)
 	}
 	return err
 }
